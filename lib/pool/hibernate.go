@@ -22,9 +22,9 @@ import (
 
 // hibernation is what a lease needs for that. The service's lock protects it.
 type hibernation struct {
-	visits     int         // requests of the holder so far
-	left       time.Time   // when the last of them ended
-	timer      *time.Timer // when the next check is due; nil: there has been no request
+	visits     int        // requests of the holder so far
+	left       time.Time  // when the last of them ended
+	timer      wait.Timer // when the next check is due
 	saving     bool
 	hibernated *share.Hibernated // nil: it is awake
 	restored   *record.Time      // when it came back last; nil: never
@@ -42,12 +42,7 @@ func (v *Service) restLocked(l *lease) {
 		return
 	}
 	l.rest.left = time.Now()
-	in := min(after, sessions.Settle)
-	if l.rest.timer == nil {
-		l.rest.timer = time.AfterFunc(in, func() { v.checkUnused(l) })
-		return
-	}
-	l.rest.timer.Reset(in)
+	l.rest.timer.Start(min(after, sessions.Settle), func() { v.checkUnused(l) })
 }
 
 // checkUnused has a lease hibernated that has not been used for its time.
@@ -160,9 +155,7 @@ func (v *Service) wake(l *lease, s *virtual.Session) bool {
 // whether it was.
 func (v *Service) forgetHibernatedLocked(l *lease) bool {
 	v.dropRunningLocked(l)
-	if l.rest.timer != nil {
-		l.rest.timer.Stop()
-	}
+	l.rest.timer.Stop()
 	h := l.rest.hibernated
 	if h == nil {
 		return false

@@ -461,9 +461,7 @@ func (v *Service) beginEndLocked(l *lease, event string) {
 	v.eventLocked(event, l.slot, l.id, "")
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
-	if l.resting.timer != nil {
-		l.resting.timer.Stop()
-	}
+	l.resting.timer.Stop()
 	l.cancel()
 	l.ended, l.yielded = endReason(event, l.ttl), event == yielded
 	l.addLocked("")

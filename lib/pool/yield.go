@@ -8,6 +8,7 @@ import (
 
 	"btools/lib/pool/share"
 	"btools/lib/virtual"
+	"btools/lib/wait"
 )
 
 // A holder that keeps an instance between its uses says when it does not use it: the
@@ -23,7 +24,7 @@ const yieldRetry = 5 * time.Second
 // resting is what a lease needs for that. The service's lock protects it.
 type resting struct {
 	due     time.Time          // when another request may have the instance; zero: its holder uses it
-	timer   *time.Timer        // when it is due; nil: it has never rested
+	timer   wait.Timer         // when it is due
 	callOff context.CancelFunc // calls its end off, which has begun; nil: it has not
 }
 
@@ -44,11 +45,7 @@ func (v *Service) Rest(id string) error {
 func (v *Service) letRestLocked(l *lease, idle time.Duration) {
 	r := &l.resting
 	r.due = time.Now().Add(idle)
-	if r.timer != nil {
-		r.timer.Reset(idle)
-		return
-	}
-	r.timer = time.AfterFunc(idle, func() {
+	r.timer.Start(idle, func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if !l.slot.retired {

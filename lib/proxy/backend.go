@@ -18,6 +18,7 @@ import (
 	"btools/lib/lifetime"
 	"btools/lib/record"
 	"btools/lib/state"
+	"btools/lib/wait"
 )
 
 // backend owns the browser behind the proxy. It launches the browser on demand,
@@ -75,9 +76,9 @@ type generation struct {
 	users      int   // requests that wait for it or are just being sent
 	keepUnused bool  // launched by a command: not cancelled without users
 	open       map[*tunnel]bool
-	sessions   int         // that use the browser
-	used       time.Time   // the last use that is over
-	idle       *time.Timer // fires when the browser may be idle; nil: it is never
+	sessions   int        // that use the browser
+	used       time.Time  // the last use that is over
+	idle       wait.Timer // fires when the browser may be idle, if it ever may
 	// shared is the connection that sessions share, nil before the first session.
 	shared *shared
 
@@ -291,7 +292,7 @@ func (b *backend) run(g *generation) {
 	}
 	g.used = time.Now()
 	if b.idle > 0 {
-		g.idle = time.AfterFunc(b.idle, func() { b.onIdle(g) })
+		g.idle.Start(b.idle, func() { b.onIdle(g) })
 	}
 	close(g.ready)
 	b.mu.Unlock()
@@ -325,9 +326,7 @@ func (b *backend) run(g *generation) {
 	b.mu.Lock()
 	g.ending = true
 	exit := g.why
-	if g.idle != nil {
-		g.idle.Stop()
-	}
+	g.idle.Stop()
 	b.mu.Unlock()
 	b.closeTunnels(g)
 	b.closeShared(g)

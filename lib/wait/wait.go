@@ -1,5 +1,6 @@
 // Package wait has what several goroutines wait for: something that is started
-// once for all of them, a change, the time until the next try, and a closed channel.
+// once for all of them, a change, a time, the time until the next try, and a closed
+// channel.
 package wait
 
 import (
@@ -37,6 +38,26 @@ func (b *Broadcast) Wake() {
 	if b.next != nil {
 		close(b.next)
 		b.next = nil
+	}
+}
+
+// Timer calls a function after a while. Its zero value has not been started. The lock
+// of what it is for guards it.
+type Timer struct{ *time.Timer }
+
+// Start starts it anew; it calls the function of its first start.
+func (t *Timer) Start(in time.Duration, do func()) {
+	if t.Timer == nil {
+		t.Timer = time.AfterFunc(in, do)
+		return
+	}
+	t.Reset(in)
+}
+
+// Stop stops it, if it runs; a call that has begun goes on.
+func (t *Timer) Stop() {
+	if t.Timer != nil {
+		t.Timer.Stop()
 	}
 }
 

@@ -129,3 +129,25 @@ func TestClose(t *testing.T) {
 		}
 	})
 }
+
+func TestTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var timer Timer
+		timer.Stop()
+		fired := make(chan time.Duration, 1)
+		begun := time.Now()
+		start := func() { timer.Start(time.Second, func() { fired <- time.Since(begun) }) }
+		start()
+		time.Sleep(time.Second / 2)
+		start()
+		if after := <-fired; after != time.Second*3/2 {
+			t.Errorf("a timer that was started anew has fired after %v", after)
+		}
+		start()
+		timer.Stop()
+		time.Sleep(time.Minute)
+		if len(fired) > 0 {
+			t.Error("a timer has fired that was stopped")
+		}
+	})
+}

@@ -3,14 +3,16 @@ package tasks
 import (
 	"sync"
 	"time"
+
+	"btools/lib/wait"
 )
 
 // Shared is a Table for several goroutines. It forgets old results by itself.
 type Shared[V any] struct {
 	mu    sync.Mutex // of the table and the timer
 	table Table[V]
-	timer *time.Timer // forgets old results; nil: there were none
-	due   time.Time   // when the timer fires
+	timer wait.Timer // forgets old results
+	due   time.Time  // when the timer fires
 }
 
 // NewShared makes a Shared. Its owner calls Close.
@@ -26,18 +28,12 @@ func (s *Shared[V]) Do(do func(*Table[V])) {
 		return
 	}
 	s.due = due
-	if s.timer == nil {
-		s.timer = time.AfterFunc(time.Until(due), func() { s.Do(func(*Table[V]) {}) })
-	} else {
-		s.timer.Reset(time.Until(due))
-	}
+	s.timer.Start(time.Until(due), func() { s.Do(func(*Table[V]) {}) })
 }
 
 // Close stops the timer.
 func (s *Shared[V]) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.timer.Stop()
 }

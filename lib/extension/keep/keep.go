@@ -17,6 +17,7 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/state"
+	"btools/lib/wait"
 )
 
 // Keeper keeps a hub. Set its fields before use, and Close it.
@@ -32,7 +33,7 @@ type Keeper struct {
 	own    *launcher.Browser // nil: there is none
 	last   Hub               // that has run, where browsers look for it
 	users  int
-	timer  *time.Timer
+	timer  wait.Timer
 	closed bool
 }
 
@@ -144,10 +145,7 @@ func (k *Keeper) release() {
 	if k.users--; k.users > 0 || k.own == nil || k.closed {
 		return
 	}
-	if k.timer != nil {
-		k.timer.Stop()
-	}
-	k.timer = time.AfterFunc(k.Linger, k.stopUnused)
+	k.timer.Start(k.Linger, k.stopUnused)
 }
 
 // stopUnused stops the own hub if nobody uses it.
@@ -165,9 +163,7 @@ func (k *Keeper) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.closed = true
-	if k.timer != nil {
-		k.timer.Stop()
-	}
+	k.timer.Stop()
 	if k.own != nil {
 		k.own.Stop()
 		k.own = nil

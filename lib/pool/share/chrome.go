@@ -60,7 +60,7 @@ type Chrome struct {
 	requests  int       // including WebSockets
 	waiting   int       // of them, those that have no session yet
 	used      time.Time // the last use that the sessions do not know
-	idleTimer *time.Timer
+	idleTimer wait.Timer
 	draining  bool
 	closed    bool // the downloads that it was to close are, or are being
 }
@@ -106,7 +106,7 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles
 	defer c.mu.Unlock()
 	c.used = time.Now()
 	if idle.Timeout > 0 {
-		c.idleTimer = time.AfterFunc(idle.Timeout, c.idleTimeout)
+		c.idleTimer.Start(idle.Timeout, c.idleTimeout)
 	}
 	return c, nil
 }
@@ -177,9 +177,7 @@ func (c *Chrome) close() {
 	closeMux(c.mux)
 	c.Browser.Stop()
 	c.mu.Lock() // after this, nobody who saw it live starts more work
-	if c.idleTimer != nil {
-		c.idleTimer.Stop()
-	}
+	c.idleTimer.Stop()
 	c.mu.Unlock()
 	c.work.Wait()
 	c.mu.Lock()

@@ -66,7 +66,7 @@ type Registry struct {
 	mu      sync.Mutex
 	table   table
 	holds   map[string]bool // names of sessions that are held
-	timer   *time.Timer
+	timer   wait.Timer
 	closed  bool
 	running sync.WaitGroup
 }
@@ -257,12 +257,8 @@ func (g *Registry) sweepLocked() {
 	for _, e := range drowsy {
 		e.hibernate <- struct{}{}
 	}
-	switch {
-	case !ok:
-	case g.timer == nil:
-		g.timer = time.AfterFunc(next.Sub(now), g.sweep)
-	default:
-		g.timer.Reset(next.Sub(now))
+	if ok {
+		g.timer.Start(next.Sub(now), g.sweep)
 	}
 }
 
@@ -538,9 +534,7 @@ func (g *Registry) endEntries(ctx context.Context, all []*entry) error {
 func (g *Registry) Close() {
 	g.mu.Lock()
 	g.closed = true
-	if g.timer != nil {
-		g.timer.Stop()
-	}
+	g.timer.Stop()
 	g.mu.Unlock()
 	g.EndAll(context.Background())
 	g.running.Wait()
