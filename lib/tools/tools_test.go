@@ -528,7 +528,7 @@ func TestTools(t *testing.T) {
 		guarded := newAgent(t, Options{Endpoint: url, Dir: dir})
 		guarded.refuses(t, "browser_navigate_back", `{}`, secret+" may not be used: files are to be in "+dir,
 			"!my words")
-		guarded.does(t, "browser_evaluate", `{"function":"history.back()"}`)
+		guarded.does(t, "browser_evaluate", `{"function":"() => void setTimeout(() => history.back())"}`)
 		for range 20 {
 			guarded.does(t, "browser_snapshot", `{}`, "!my words")
 		}
