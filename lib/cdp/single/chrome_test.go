@@ -21,7 +21,7 @@ func TestChrome(t *testing.T) {
 	url, _ := chrometest.StartShell(t)
 	for name, part := range map[string]func(*testing.T, string){
 		"frees connections": freesConnections, "resumes targets": resumesTargets, "page": likeAPage,
-		"session not found": sessionNotFound, "large results": largeResults,
+		"session not found": noSuchSession, "large results": largeResults,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, url) })
 	}
@@ -234,7 +234,7 @@ func (p *peer) rest() (all string) {
 // Chrome itself answers as the connection does for a session of another one, so
 // that nobody sees the difference; and a command that meets the end of its
 // session is answered or the end is told.
-func sessionNotFound(t *testing.T, url string) {
+func noSuchSession(t *testing.T, url string) {
 	conn, err := websocket.Dial(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
