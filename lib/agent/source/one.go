@@ -59,8 +59,9 @@ func (s *oneBrowser) init(p provider, how Sessions) {
 	s.uses.table.Set(s, uses.Rules{End: how.BrowserIdle})
 }
 
-// placeRest is how long a virtual browser keeps a place that others wait for without a call (--max-sessions): then it is
-// hibernated, and its next call waits for a place in its turn.
+// placeRest is how long a virtual browser keeps a place that others wait for without a
+// call (--max-sessions): then it is hibernated, and its next call waits for a place in its
+// turn.
 const placeRest = 5 * time.Second
 
 func (s *oneBrowser) Of(ctx context.Context, o Owner, shared bool) Browsers {
