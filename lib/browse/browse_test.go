@@ -27,6 +27,9 @@ func TestTabs(t *testing.T) {
 			}
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
+		case "/slow":
+			time.Sleep(time.Second)
+			fmt.Fprint(w, "<title>It has come</title>")
 		case "/loops":
 			fmt.Fprint(w, `<script>setTimeout(() => { for (;;); }, 100)</script>`)
 		case "/freezes": // before it is parsed
@@ -84,6 +87,19 @@ func TestTabs(t *testing.T) {
 		}
 		if took := time.Since(began); took >= scriptTimeout {
 			t.Errorf("it took %v", took)
+		}
+	})
+	t.Run("an address that the page is loading already", func(t *testing.T) {
+		tab := open(t, b, "/unread")
+		tab.begin(tab.main.session, "Page.navigate", map[string]string{"url": site.URL + "/slow"})
+		if err := b.wait(t.Context(), tab.isLeaving); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tab.Navigate(t.Context(), site.URL+"/slow"); err != nil {
+			t.Errorf("it is not loaded: %v", err)
+		}
+		if s := tab.State(t.Context()); s.Title != "It has come" {
+			t.Errorf("the tab is at %+v", s)
 		}
 	})
 	t.Run("a request without time for its tab ends for want of time", func(t *testing.T) {

@@ -93,6 +93,11 @@ func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 		case err != nil || !overtaken:
 			return address, err
 		}
+		// Chrome ignores an address that it is loading already, such as for a tab that comes
+		// back, until its server has answered.
+		came, cancel := context.WithTimeout(ctx, t.b.of(beginTimeout))
+		t.b.wait(came, func() bool { return !t.isLeaving() || t.overLocked() != nil })
+		cancel()
 	}
 	return address, fmt.Errorf("%s was not loaded: the page before it goes from page to page by itself, "+
 		"browser_close closes it", Redacted(address))
