@@ -86,7 +86,7 @@ func TestPoolHibernation(t *testing.T) {
 // The crash of a browser logs no lease out, and takes no tab away.
 func TestPoolCrashes(t *testing.T) {
 	t.Parallel()
-	leases, rounds := 3, 2
+	leases, rounds := 2, 2
 	if cmdtest.IsLong {
 		leases, rounds = 50, 20
 	}
