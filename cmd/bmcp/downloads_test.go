@@ -83,9 +83,9 @@ func TestMCPDownloads(t *testing.T) {
 	t.Parallel()
 	site := cmdtest.DownloadSite(t)
 	for name, env := range map[string][]string{
-		"one browser": {"BTOOLS_BROWSER=" + cmdtest.Shell()},
-		"shared":      {"BTOOLS_BROWSER=" + cmdtest.Shell()},
-		"a pool":      {"BTOOLS_BROWSER=" + cmdtest.Shell(), "PW_MCP_PROXY__A_INSTANCES=1"},
+		"one browser": {"BTOOLS_BROWSER=chrome-headless-shell"},
+		"shared":      {"BTOOLS_BROWSER=chrome-headless-shell"},
+		"a pool":      {"BTOOLS_BROWSER=chrome-headless-shell", "PW_MCP_PROXY__A_INSTANCES=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,7 +157,7 @@ func TestMCPUploads(t *testing.T) {
 			w := cmdtest.New(t)
 			cmdtest.WriteFile(t, w.Dir+"/project/a.txt", "inside")
 			cmdtest.WriteFile(t, w.Dir+"/home/x", "")
-			env := []string{"BTOOLS_BROWSER=" + cmdtest.Shell()}
+			env := []string{"BTOOLS_BROWSER=chrome-headless-shell"}
 			if c.home != "" {
 				env = append(env, "HOME="+strings.Replace(c.home, "%", w.Dir, 1))
 			}

@@ -38,7 +38,7 @@ func TestMCPSessionStats(t *testing.T) {
 	site := titles(t)
 	w := cmdtest.New(t)
 	t.Run("http", func(t *testing.T) {
-		url, bmcp := w.WebMCP([]string{"BTOOLS_BROWSER=" + cmdtest.Shell()}, "--headless")
+		url, bmcp := w.WebMCP([]string{"BTOOLS_BROWSER=chrome-headless-shell"}, "--headless")
 		a, b := cmdtest.NewWebHost(t, url), cmdtest.NewWebHost(t, url)
 		if s := statsOf(t, a.Tool(tool, `{}`)); s.Active != 0 || len(w.Browsers()) > 0 {
 			t.Errorf("before the first use: %+v, %v", s, w.Browsers())

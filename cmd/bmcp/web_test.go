@@ -277,7 +277,7 @@ func TestMCPSearch(t *testing.T) {
 	w := cmdtest.New(t)
 	start := func(template string) *cmdtest.MCP {
 		c := w.Cmd("bmcp", "--headless")
-		c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache", "BTOOLS_BROWSER="+cmdtest.Shell(),
+		c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache", "BTOOLS_BROWSER=chrome-headless-shell",
 			"SEARCH_URL="+template)
 		m := w.Attach(c)
 		m.Greet(`{}`)

@@ -274,7 +274,7 @@ func TestKilledDuringDownload(t *testing.T) {
 			return p.Lease().Instance.WSURL, p.Cmd
 		},
 		"bmcp": func(w *cmdtest.World) (string, *exec.Cmd) {
-			m := w.MCP([]string{"BTOOLS_BROWSER=" + cmdtest.Shell()}, "--headless", "--mcp",
+			m := w.MCP([]string{"BTOOLS_BROWSER=chrome-headless-shell"}, "--headless", "--mcp",
 				cmdtest.Bin+"/fakechild {ws_endpoint}")
 			m.Lists("getenv")
 			ws := m.Tool("getenv", `{"session_id":"one","names":["BTOOLS_WS_URL"]}`).Text(w.T)

@@ -321,7 +321,7 @@ func (q Required) Key() (key string) {
 func (w *World) Builtin(args ...string) *MCP {
 	w.T.Helper()
 	c := w.Cmd("bmcp", args...)
-	c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache")
+	c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache", "BTOOLS_BROWSER=chrome-headless-shell")
 	if c.Dir = w.Dir + "/files"; os.MkdirAll(c.Dir, 0o700) != nil {
 		w.T.Fatal("there is no directory for files")
 	}

@@ -63,7 +63,7 @@ func New(t *testing.T) *World {
 	w.Env = append(w.Env, "BTOOLS_STATE="+dir+"/state/state.json", "TMPDIR="+dir, "PATH="+Bin+":"+os.Getenv("PATH"),
 		"CI=true",
 		// The browser that costs least: tests name another kind where it matters.
-		"BTOOLS_BROWSER="+Shell(),
+		"BTOOLS_BROWSER=chrome-headless-shell",
 		// Else a program that is built for -race waits a second at its end.
 		"GORACE=atexit_sleep_ms=0 halt_on_error=1")
 	if dir := os.Getenv("BTOOLS_TEST_COVER"); dir != "" {
@@ -79,16 +79,6 @@ func New(t *testing.T) *World {
 		os.RemoveAll(dir)
 	})
 	return w
-}
-
-// Shell is the browser of a world, and of all programs in it that are to have a
-// chrome-headless-shell: one with fewer processes, but for the tests of launches and with
-// LONG=1, which have what users have.
-func Shell() string {
-	if dir, _ := os.Getwd(); IsLong || dir == Root+"/cmd/blaunch" {
-		return "chrome-headless-shell"
-	}
-	return Root + "/scripts/light-headless-shell"
 }
 
 // made counts the worlds of a package.

@@ -144,12 +144,6 @@ func command(t testing.TB, name string, args ...string) *exec.Cmd {
 			}
 		}
 	})
-	// Without processes of the network and the GPU, and a zygote for them, a launch costs
-	// a quarter less.
-	if os.Getenv("LONG") == "" {
-		args = append(args, "--in-process-gpu", "--no-unsandboxed-zygote",
-			"--enable-features=NetworkServiceInProcess2")
-	}
 	c := exec.Command(name, append([]string{"--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup",
