@@ -188,14 +188,18 @@ func TestSharedPoolHangs(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=1s")
 	l := p.Lease()
-	cmdtest.Dial(t, l.Instance.WSURL).Ask(cmdtest.NewPage, blank("old"))
+	c := cmdtest.Dial(t, l.Instance.WSURL)
+	c.Ask(cmdtest.NewPage, blank("old"))
+	opened := time.Now()
+	c.Ask("Target.getTargets", "{}")
+	p.Kept(opened, l)
 	syscall.Kill(l.Instance.PID, syscall.SIGSTOP)
 	cmdtest.Until(t, "another browser takes its place", func() bool {
 		s := p.Status()
 		return s.Summary.Healthy == 2 && s.Pools[0].Instances[0].PID != l.Instance.PID
 	})
-	if s := l.Targets(t); strings.Contains(s, "#old") {
-		t.Errorf("the holder sees %s", s)
+	if s := l.Targets(t); !strings.Contains(s, "#old") {
+		t.Errorf("the holder sees %s, want its page", s)
 	}
 	if !strings.Contains(p.Errs.String(), "the browser does not answer: stopping it") {
 		t.Error("nobody says why")
@@ -421,14 +425,16 @@ func TestSharedPoolIdle(t *testing.T) {
 	l := p.Lease()
 	c := cmdtest.Dial(t, l.Instance.WSURL)
 	c.Ask(cmdtest.NewPage, blank("old"))
-	time.Sleep(time.Second) // longer than IDLE: what is tested is that nothing happens
+	opened := time.Now()
+	c.Ask("Target.getTargets", "{}")
+	p.Kept(opened, l) // for longer than IDLE
 	if n := len(w.Browsers()); n != 1 {
 		t.Errorf("while a client is connected %d browsers run", n)
 	}
 	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "it ends", func() bool { return len(w.Browsers()) == 0 })
-	if s := l.Targets(t); strings.Contains(s, "#old") {
-		t.Errorf("the next connection sees %s", s)
+	if s := l.Targets(t); !strings.Contains(s, "#old") {
+		t.Errorf("the next connection sees %s, want its page", s)
 	}
 	if s := p.Status(); s.Summary.Healthy != 2 || s.Pools[0].Instances[0].Restarts != 0 {
 		t.Errorf("%+v, want 2 healthy and no restart", s)
