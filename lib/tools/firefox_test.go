@@ -99,7 +99,7 @@ func TestMatrixFirefox(t *testing.T) {
 	}
 	until := func(h *host, want, tool, args string) {
 		h.t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			text, _, _ := h.call(tool, args)
 			if strings.Contains(text, want) {
 				return
