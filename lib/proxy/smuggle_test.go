@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -110,18 +112,26 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// A browser that switches to another protocol is not joined to the client.
-func TestOtherProtocol(t *testing.T) {
-	t.Parallel()
-	addr := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// switching starts a server that switches to a protocol, and returns its address. The
+// connection is closed after then.
+func switching(t *testing.T, protocol string, then func(net.Conn)) (addr string) {
+	t.Helper()
+	return listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer c.Close()
-		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+		fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
+		then(c)
 	}))
+}
+
+// A browser that switches to another protocol is not joined to the client.
+func TestOtherProtocol(t *testing.T) {
+	t.Parallel()
+	addr := switching(t, "h2c", func(net.Conn) {})
 	_, in := upgrade(t, serve(t, &Proxy{Launch: launches(browserAt(t, addr, record.CDP)), Foreign: true}), "/")
 	if got := status(t, in); got != 502 {
 		t.Error(got)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -117,19 +118,12 @@ func TestLongMessage(t *testing.T) {
 	t.Parallel()
 	const size, part = 20 << 20, 4 << 20
 	came := make(chan struct{})
-	addr := listenAndServe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer c.Close()
-		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	addr := switching(t, "websocket", func(c net.Conn) {
 		c.Write(binary.BigEndian.AppendUint64([]byte{0x81, 127}, size))
 		c.Write(make([]byte, part))
 		<-came
 		c.Write(make([]byte, size-part))
-	}))
+	})
 	trace, text := traced()
 	p := &Proxy{Launch: launches(browserAt(t, addr, record.CDP)), Foreign: true, Trace: trace}
 	_, in := upgrade(t, serve(t, p), "/")
