@@ -110,7 +110,7 @@ func (v *Service) rescueLocked(l *lease, what string) bool {
 		return false
 	}
 	l.rest.running = nil
-	v.vacateLocked(l, l.hibernated(r.session, r.saved, r.tabs), what)
+	v.vacateLocked(l, l.hibernated(r.session, r.saved, r.tabs), "the browser "+what)
 	l.slot.notifyHolderLocked("%s; the next connection gets its pages back", what)
 	return true
 }
