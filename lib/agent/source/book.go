@@ -15,7 +15,7 @@ type book struct {
 	mu      sync.Mutex
 	table   uses.Table[usable]
 	changed wait.Broadcast // a call may go on
-	timer   *time.Timer
+	timer   wait.Timer
 	over    bool
 }
 
@@ -109,12 +109,8 @@ func (b *book) advanceLocked() {
 	for _, due := range all {
 		b.beginLocked(due)
 	}
-	switch in := next.Sub(now); {
-	case next.IsZero():
-	case b.timer == nil:
-		b.timer = time.AfterFunc(in, b.advance)
-	default:
-		b.timer.Reset(in)
+	if !next.IsZero() {
+		b.timer.Start(next.Sub(now), b.advance)
 	}
 }
 
@@ -139,7 +135,6 @@ func (b *book) beginLocked(due uses.Due[usable]) {
 func (b *book) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over = true; b.timer != nil {
-		b.timer.Stop()
-	}
+	b.over = true
+	b.timer.Stop()
 }
