@@ -38,9 +38,9 @@ var faulty = map[string]string{
 		'</div>')</script>`,
 	"/turns": `<title>Turns</title><script>
 		setTimeout(() => location.replace('/turns?' + Math.random()), 30)</script>`,
-	"/canvas": fmt.Sprintf(`<title>Canvas</title><canvas width=%[1]d height=%[1]d></canvas><script>
+	"/canvas": `<title>Canvas</title><canvas width=10000 height=10000></canvas><script>
 		const c = document.querySelector('canvas').getContext('2d');
-		c.fillStyle = '#00f'; c.fillRect(0, 0, %[1]d, %[1]d)</script>`, LargeSide),
+		c.fillStyle = '#00f'; c.fillRect(0, 0, 10000, 10000)</script>`,
 	"/loop":    `<title>Loop</title><button onclick="while (true);">Freeze</button>`,
 	"/freezes": `<title>Freezes</title><p>Before<script>setTimeout(() => { while (true); })</script>`,
 	"/registers": `<title>Registers</title><script>navigator.serviceWorker.register('/worker.js').then(() =>
@@ -62,10 +62,6 @@ func Serve(t *testing.T, site http.HandlerFunc) (url string) {
 	})
 	return s.URL
 }
-
-// LargeSide is how many pixels a side of the large canvas has: with LONG=1 it takes
-// 400 MB.
-var LargeSide = map[bool]int{false: 5000, true: 10000}[IsLong]
 
 // FaultySite serves them.
 func FaultySite(t *testing.T) string {
