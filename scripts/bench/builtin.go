@@ -171,7 +171,8 @@ func (a agent) round(site string, n int, t *tally) {
 		return text
 	}
 	call("browser_navigate", map[string]any{"url": fmt.Sprintf("%s/?%d", site, n)}, fmt.Sprintf("Counter %d", n))
-	ref := addButton.FindStringSubmatch(call("browser_snapshot", map[string]any{}, fmt.Sprintf(`heading "Number %d"`, n)))
+	heading := fmt.Sprintf(`heading "Number %d"`, n)
+	ref := addButton.FindStringSubmatch(call("browser_snapshot", map[string]any{}, heading))
 	if ref == nil {
 		ref = []string{"", "none"}
 	}
