@@ -73,7 +73,7 @@ func (e *unknownError) Error() string {
 // value accepts one value. Name is its path among the arguments, "" for all of
 // them.
 func (s *Schema) value(name string, v json.RawMessage) (json.RawMessage, error) {
-	if s.AnyOf != nil {
+	if len(s.AnyOf) > 0 {
 		return s.anyOf(name, v)
 	}
 	v = s.meant(v)
@@ -176,6 +176,17 @@ func (s *Schema) anyOf(name string, v json.RawMessage) (json.RawMessage, error) 
 var older = map[string]string{"ref": "target", "startRef": "startTarget", "endRef": "endTarget",
 	"selector": "target", "target": "selector"}
 
+// Means is the argument that a name means, which it may have had in an earlier version; "": there is none.
+func (s *Schema) Means(name string) string {
+	if _, ok := s.Properties[name]; ok {
+		return name
+	}
+	if _, ok := s.Properties[older[name]]; ok {
+		return older[name]
+	}
+	return ""
+}
+
 func (s *Schema) object(name string, v json.RawMessage) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(v, &members); err != nil {
@@ -186,14 +197,13 @@ func (s *Schema) object(name string, v json.RawMessage) (json.RawMessage, error)
 		in, name = " in "+name, name+"."
 	}
 	for _, member := range slices.Sorted(maps.Keys(members)) {
-		property, ok := s.Properties[member]
-		if now := older[member]; !ok && members[now] == nil {
-			if property, ok = s.Properties[now]; ok {
-				v = jsonrpc.Set(jsonrpc.Delete(v, member), now, members[member])
-				members[now] = members[member]
-				member = now
-			}
+		now := s.Means(member)
+		if now != "" && now != member && members[now] == nil {
+			v = jsonrpc.Set(jsonrpc.Delete(v, member), now, members[member])
+			members[now] = members[member]
+			member = now
 		}
+		property, ok := s.Properties[member]
 		if !ok {
 			return nil, &unknownError{member, in, slices.Sorted(maps.Keys(s.Properties))}
 		}
