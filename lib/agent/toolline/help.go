@@ -13,12 +13,15 @@ import (
 	"btools/lib/terminal"
 )
 
-// width is the widest that a line is, in columns.
-const width = 100
+// The widest that lines are, in columns: those of help are as wide as they are in a program's own without a terminal.
+const (
+	width      = 80
+	usageWidth = 100
+)
 
 // Usage is how the tool is called, in one line, with as many of its options as that has room for.
 func (t Tool) Usage() string {
-	const more, room = " [ARGUMENT=VALUE…]", width - len("usage: ")
+	const more, room = " [ARGUMENT=VALUE…]", usageWidth - len("usage: ")
 	line := printable("bmcp call " + t.head())
 	cut := line + more
 	for _, a := range t.args {
@@ -216,7 +219,7 @@ func printable(s string) string {
 }
 
 // column is the widest that the first column of a table is; what is wider stands alone.
-const column = 36
+const column = 30
 
 // table is rows of two columns, the second one on as many lines as it needs.
 func table(rows [][2]string) string {
