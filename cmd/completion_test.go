@@ -31,8 +31,8 @@ func TestCompletion(t *testing.T) {
 
 		"blaunch --st": {"--stop-timeout", "--state-save"}, "bproxy cast --p": {"--page", "--port"},
 		"bfind --first --f": {"--field"}, "blaunch --arg x --ar": {"--arg"}, "bport --": {"--count", "--range",
-			"--host", "--reserve", "--output", "--field", "--no-input", "--log-level", "--log-format", "--help",
-			"--version"},
+			"--host", "--reserve", "--wait", "--wait-timeout", "--output", "--field", "--no-input", "--log-level",
+			"--log-format", "--help", "--version"},
 
 		"blaunch --sandbox ": {"on", "off", "auto"}, "blaunch --sandbox=o": {"on", "off"},
 		"bfind --channel s": {"stable"}, "bport --log-level d": {"debug"}, "bmcp --image-responses=": {"allow", "omit"},

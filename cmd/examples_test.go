@@ -105,6 +105,7 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "bmcp --mcp @playwright/mcp --mcp chrome-devtools-mcp"},
 	{parsed, "ffmpeg -i film/frames.ffconcat film.mp4"},
 	{parsed, `port=$(bport -f port) && python3 -m http.server "$port"`},
+	{parsed, "bport --wait http://localhost:3000 --wait-timeout 2m && npm test"}, // TestWaitFor
 }
 
 var (

@@ -10,6 +10,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/flags"
@@ -50,7 +51,7 @@ func main() {
 				stopTimeout(),
 				&ucli.DurationFlag{Name: "ttl", Category: lives,
 					Usage: "stop the browser, and CMD, `DURATION` after it is ready (default: no limit)"},
-			}, flags.Owner(lives, "stop the browser"), []ucli.Flag{
+			}, awaitcommand.Flags(lives), flags.Owner(lives, "stop the browser"), []ucli.Flag{
 				&ucli.IntFlag{Name: "pipe-fd", Category: lives,
 					Usage: "with --wait: open no port; the browser reads commands from descriptor `N` and " +
 						"writes to N+1"},

@@ -1,4 +1,5 @@
-// Bport prints free TCP ports and reserves them for a while.
+// Bport prints free TCP ports and reserves them for a while, or waits until the
+// server on one is there.
 package main
 
 import (
@@ -11,6 +12,8 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	"btools/lib/await"
+	"btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/port"
@@ -31,6 +34,11 @@ func main() {
 				&ucli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "choose ports that are free on `ADDRESS`"},
 				&ucli.DurationFlag{Name: "reserve", Value: 30 * time.Second,
 					Usage: "reserve the ports for `DURATION`, at most 24h"},
+				&ucli.StringSliceFlag{Name: "wait",
+					Usage: "print nothing; wait until `URL|HOST:PORT` is answered or accepts a connection " +
+						"(repeatable)"},
+				&ucli.DurationFlag{Name: "wait-timeout", Value: time.Minute,
+					Usage: "give up after `DURATION` of --wait"},
 			},
 			Do: run, Values: map[string]cli.Values{"ADDRESS": cli.Of("127.0.0.1", "::1", "localhost", "0.0.0.0")},
 		},
@@ -39,6 +47,13 @@ func main() {
 }
 
 func run(c *cli.Context) error {
+	targets, err := command.ReadTargets(c, "wait")
+	if err != nil {
+		return err
+	}
+	if targets != nil {
+		return wait(c, targets)
+	}
 	req, err := request(c)
 	if err != nil {
 		return err
@@ -74,6 +89,16 @@ func run(c *cli.Context) error {
 		}
 	}
 	return out.Close()
+}
+
+// wait waits for applications in the place of handing out ports.
+func wait(c *cli.Context, targets []await.Target) error {
+	for _, f := range []string{"count", "range", "host", "reserve", "output", "field"} {
+		if c.IsSet(f) {
+			return c.UsageError("--wait and --%s exclude each other: with --wait, no port is handed out", f)
+		}
+	}
+	return command.Wait(c.Context.Context, c, targets)
 }
 
 // filter adds a port to rec, which was read already, and to what follows.

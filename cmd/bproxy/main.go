@@ -8,6 +8,7 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
+	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/flags"
 	"btools/lib/proxy/command"
@@ -108,7 +109,7 @@ func main() {
 		}
 	}
 	ends := func() []ucli.Flag {
-		return append(flags.Owner(lives, "stop"),
+		return append(slices.Concat(awaitcommand.Flags(lives), flags.Owner(lives, "stop")),
 			&ucli.StringFlag{Name: "owner", Category: lives,
 				Usage: "record `NAME` as the owner: commands then use other proxies, unless the port is named"},
 			&ucli.DurationFlag{Name: "stop-timeout", Category: lives, Value: 5 * time.Second,

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"btools/lib/await"
+	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/extension/locate"
@@ -55,6 +57,10 @@ func Launch(c *cli.Context) error {
 			return err
 		}
 	}
+	targets, err := awaitcommand.Read(c)
+	if err != nil {
+		return err
+	}
 	spec, err := newSpec(c, rec)
 	if err != nil {
 		return err
@@ -91,7 +97,7 @@ func Launch(c *cli.Context) error {
 			return nil
 		})
 	case cmd != "":
-		return withCommand(ctx, c, spec, stop, signals, cmd, inherited)
+		return withCommand(ctx, c, spec, stop, signals, cmd, inherited, targets)
 	}
 	return held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
 		if err := print(r); err != nil {
@@ -170,13 +176,16 @@ func interrupted(err, left error) error {
 // signals are its own: it ends when it likes to, when the owner does, or when
 // the time to live has expired.
 func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc,
-	signals *lifetime.Listener, path string, inherited proc.Inherited) error {
+	signals *lifetime.Listener, path string, inherited proc.Inherited, targets []await.Target) error {
 	running, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	spec.Owner.Watch(ctx, func(why error) {
 		stop(why)
 		end(why)
 	})
+	if err := awaitcommand.Wait(ctx, c, targets); err != nil {
+		return err
+	}
 	ttl := spec.TTL
 	spec.Owner, spec.TTL = lifetime.Owner{}, 0
 	name := filepath.Base(c.Command[0])

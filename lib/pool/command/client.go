@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
@@ -257,6 +258,10 @@ func Lease(c *cli.Context) error {
 			return err
 		}
 	}
+	targets, err := awaitcommand.Read(c)
+	if err != nil {
+		return err
+	}
 	p := api.LeaseRequest{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
 		Hold: cmd != "" || c.Bool("wait")}
 	if c.IsSet("state") {
@@ -291,6 +296,15 @@ func Lease(c *cli.Context) error {
 		lifetime.Signals(stop)
 	}
 	lifetime.Owner{FD: owner.FD}.Watch(ctx, stop)
+	if targets != nil { // no lease is held meanwhile
+		waiting, end := context.WithCancelCause(ctx)
+		lifetime.Owner{PID: owner.PID}.Watch(waiting, end)
+		err := awaitcommand.Wait(waiting, c, targets)
+		end(nil)
+		if err != nil {
+			return err
+		}
+	}
 	cl, r, err := requestLease(ctx, c, p)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
@@ -72,6 +73,10 @@ func Run(c *cli.Context) error {
 		if cmd, err = run.Find(c.Command); err != nil {
 			return err
 		}
+	}
+	targets, err := awaitcommand.Read(c)
+	if err != nil {
+		return err
 	}
 	p, err := newProxy(c, rec)
 	if err != nil {
@@ -155,7 +160,9 @@ func Run(c *cli.Context) error {
 		}
 		at := run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}
 		command := run.Command{Path: cmd, Argv: c.Command, Endpoint: at, Grace: c.Duration("stop-timeout")}
-		err = command.Run(ctx)
+		if err = awaitcommand.Wait(ctx, c, targets); err == nil {
+			err = command.Run(ctx)
+		}
 	}
 	stop(nil)
 	if serveErr := <-served; err == nil {

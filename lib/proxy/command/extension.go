@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
@@ -89,6 +90,10 @@ func runHub(c *cli.Context) error {
 			return err
 		}
 	}
+	targets, err := awaitcommand.Read(c)
+	if err != nil {
+		return err
+	}
 	h, err := newHub(c)
 	if err != nil {
 		return err
@@ -150,7 +155,7 @@ func runHub(c *cli.Context) error {
 			notify.Tell("READY=1")
 			return <-served
 		}
-	} else {
+	} else if err = awaitcommand.Wait(ctx, c, targets); err == nil {
 		err = h.runCommand(ctx, c, cmd)
 	}
 	stop(nil)
