@@ -55,7 +55,6 @@ var shownCommands = []struct{ how, line string }{
 	{run, "node agent.js http://127.0.0.1:9222/session/agent-7"},
 	{run, "node one.js http://127.0.0.1:9222/session/one"},
 	{run, "node two.js http://127.0.0.1:9222/session/two"},
-	{lasts, "bproxy cast agent-7 film.mjpeg"},
 	{lasts, "bproxy cast agent-7 --duration 10m film"},
 	{run, "bproxy state save shop --from agent-7"},
 	{run, "bproxy session new agent-9 --state shop"},
@@ -103,7 +102,7 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "bproxy downloads agent-7 --wait --save reports"}, // TestSessionDownloads
 	{parsed, "bproxy -- npx @playwright/mcp --cdp-endpoint {cdp_endpoint}"},
 	{parsed, "bmcp --mcp @playwright/mcp --mcp chrome-devtools-mcp"},
-	{parsed, "ffmpeg -i film/frames.ffconcat film.mp4"},
+	{parsed, "bproxy cast agent-7 film.webm"}, // TestVideo
 	{parsed, `port=$(bport -f port) && python3 -m http.server "$port"`},
 	{parsed, "bport --wait http://localhost:3000 --wait-timeout 2m && npm test"}, // TestWaitFor
 }

@@ -195,6 +195,48 @@ func TestCast(t *testing.T) {
 		frames(t, file)
 
 	})
+	t.Run("of a session that does not exist yet, with its last state", func(t *testing.T) {
+		file := w.Dir + "/e.mjpeg"
+		cast := start(t, "two", "--wait", file)
+		cmdtest.Until(t, "it says what it waits for", func() bool {
+			return strings.Contains(said(cast), `waiting for a page: there is no named session "two"`)
+		})
+		c := cmdtest.Dial(t, "ws://"+p.Addr+"/session/two/devtools/browser/two")
+		id := jsonrpc.GetString([]byte(c.Ask("Target.createTarget", `{"url":"data:text/html,<body bgcolor=red>"}`)),
+			"result", "targetId")
+		page := cmdtest.Dial(t, "ws://"+p.Addr+"/session/two/devtools/page/"+id)
+		cmdtest.Until(t, "there is a frame", recorded(file, 1))
+		page.Ask("Runtime.evaluate", `{"expression":"document.body.bgColor = '#00ff00'"}`)
+		cast.Process.Signal(syscall.SIGINT)
+		if err := cast.Wait(); err != nil {
+			t.Errorf("interrupted: %v, %s", err, said(cast))
+		}
+		if n := frames(t, file); n < 2 {
+			t.Errorf("%d frames, want the last state, too", n)
+		}
+		b, _ := os.ReadFile(file)
+		_, last, _ := bytes.Cut(b[bytes.LastIndex(b, []byte("--frame\r\n")):], []byte("\r\n\r\n"))
+		image, err := jpeg.Decode(bytes.NewReader(last))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, g, b, _ := image.At(9, 9).RGBA(); r>>8 > 50 || g>>8 < 200 || b>>8 > 50 {
+			t.Errorf("the last frame has the color %d %d %d, want green", r>>8, g>>8, b>>8)
+		}
+		w.Run("bproxy", "session", "end", "two").Wants(t, 0, "")
+		none := start(t, "three", "--wait", file)
+		cmdtest.Until(t, "it waits", func() bool { return strings.Contains(said(none), "waiting for a page") })
+		none.Process.Signal(syscall.SIGTERM)
+		if none.Wait(); none.ProcessState.ExitCode() != 143 {
+			t.Errorf("interrupted while it waits: %v, %s", none.ProcessState, said(none))
+		}
+		bare := w.Cmd("bproxy", "cast", "one", w.Dir+"/f.webm")
+		bare.Env = append(bare.Env, "PATH=/nowhere")
+		if out, _ := cmdtest.Combined(bare); bare.ProcessState.ExitCode() != 69 ||
+			!strings.Contains(string(out), "ffmpeg is not installed") {
+			t.Errorf("without ffmpeg: %v, %s", bare.ProcessState, out)
+		}
+	})
 	t.Run("until the session ends", func(t *testing.T) {
 		file := w.Dir + "/d.mjpeg"
 		cast := start(t, "one", file)

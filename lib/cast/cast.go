@@ -4,6 +4,7 @@
 package cast
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -36,19 +37,26 @@ var (
 // firstFrame is how much longer a recording of a given length waits for its first frame.
 const firstFrame = 10 * time.Second
 
-// Record writes the frames of the page at a WebSocket, at most fps a second,
+// Record writes the frames of the page at a WebSocket, or of a target of the browser
+// there, at most fps a second,
 // until the context or the page ends, or for so long after the first one; 0: as long as
 // the page is there. A page that does not change has few. It
 // returns their number, and nil if the context or that time has ended, or an error that
-// wraps ErrClosed or ErrLost, or another if the recording has failed.
-func Record(ctx context.Context, url string, fps int, most time.Duration, to Sink) (frames int, err error) {
+// wraps ErrClosed or ErrLost, or another if the recording has failed. A recording that
+// ends before its page ends with the page as it is then.
+func Record(ctx context.Context, url, target string, fps int, most time.Duration, to Sink) (frames int, err error) {
 	r := &recording{to: to, every: time.Second / time.Duration(fps), most: most, frames: make(chan frame),
 		failed: make(chan error, 1), over: make(chan struct{})}
 	if r.conn, err = cdp.Dial(ctx, url, r.event); err != nil {
 		return 0, err
 	}
-	r.start()
-	err = r.write(ctx)
+	if target != "" {
+		err = r.attach(ctx, target)
+	}
+	if err == nil {
+		r.start()
+		err = r.write(ctx)
+	}
 	close(r.over)
 	r.conn.Close()
 	return r.written, err
@@ -56,14 +64,16 @@ func Record(ctx context.Context, url string, fps int, most time.Duration, to Sin
 
 // recording is one that runs.
 type recording struct {
-	conn   *cdp.Conn
-	to     Sink
-	every  time.Duration // between frames, at least
-	most   time.Duration // after the first frame; 0: there is no limit
-	frames chan frame
-	failed chan error // has room for the first one
-	over   chan struct{}
+	conn    *cdp.Conn
+	session string // "": the page has the connection
+	to      Sink
+	every   time.Duration // between frames, at least
+	most    time.Duration // after the first frame; 0: there is no limit
+	frames  chan frame
+	failed  chan error // has room for the first one
+	over    chan struct{}
 
+	latest  []byte // the image that was written last
 	pending *Frame // the latest, which it is too early to write
 	unacked []int  // frames that Chrome has not been told of
 	written int
@@ -76,6 +86,20 @@ type frame struct {
 	number int
 }
 
+// attach makes the recording one of a target.
+func (r *recording) attach(ctx context.Context, target string) error {
+	var attached struct {
+		SessionID string `json:"sessionId"`
+	}
+	params := map[string]any{"targetId": target, "flatten": true}
+	err := r.conn.Call(ctx, "", "Target.attachToTarget", params, &attached)
+	if e := (*jsonrpc.Error)(nil); errors.As(err, &e) {
+		return fmt.Errorf("%w: %s", ErrClosed, e.Message)
+	}
+	r.session = attached.SessionID
+	return err
+}
+
 // quality is the quality of the images, of 100: text is legible.
 const quality = 80
 
@@ -85,7 +109,7 @@ const quality = 80
 // sent it.
 func (r *recording) start() {
 	params := map[string]any{"format": "jpeg", "quality": quality, "sendLastFrame": true}
-	r.conn.Begin("", "Page.startScreencast", params, func(_ json.RawMessage, err error) {
+	r.conn.Begin(r.session, "Page.startScreencast", params, func(_ json.RawMessage, err error) {
 		if e := (*jsonrpc.Error)(nil); errors.As(err, &e) {
 			r.fail(fmt.Errorf("the browser cannot record the page: %s", e.Message))
 		}
@@ -112,6 +136,10 @@ func (r *recording) event(e cdp.Event) {
 		select {
 		case r.frames <- f:
 		case <-r.over:
+		}
+	case "Target.detachedFromTarget":
+		if r.session != "" && jsonrpc.GetString(e.Params, "sessionId") == r.session {
+			r.fail(ErrClosed)
 		}
 	case "Inspector.detached":
 		r.fail(fmt.Errorf("%w (%s)", ErrClosed, jsonrpc.GetString(e.Params, "reason")))
@@ -188,9 +216,9 @@ func (r *recording) write(ctx context.Context) error {
 		case <-r.conn.Done():
 			return errors.Join(r.flush(), r.lost())
 		case <-end:
-			return r.flush()
+			return r.last()
 		case <-ctx.Done():
-			return r.flush()
+			return r.last()
 		}
 	}
 }
@@ -206,8 +234,40 @@ func (r *recording) flush() error {
 	if err := r.to.Write(f); err != nil {
 		return fmt.Errorf("cannot write the recording: %w", err)
 	}
+	r.latest = f.JPEG
 	r.written++
 	return nil
+}
+
+// lastFrame is how long the browser may take for the last frame.
+const lastFrame = 3 * time.Second
+
+// last writes the page as it is now: Chrome may not have sent a frame of its last change
+// yet. If there is no answer, it writes what is pending.
+func (r *recording) last() error {
+	answer := make(chan []byte, 1)
+	params := map[string]any{"format": "jpeg", "quality": quality}
+	r.conn.Begin(r.session, "Page.captureScreenshot", params, func(result json.RawMessage, _ error) {
+		var image struct {
+			Data []byte `json:"data"`
+		}
+		json.Unmarshal(result, &image)
+		answer <- image.Data
+	})
+	for over := time.After(lastFrame); ; {
+		select {
+		case f := <-r.frames: // of before
+			r.pending = &f.Frame
+			continue
+		case image := <-answer:
+			if len(image) > 0 && !bytes.Equal(image, r.latest) {
+				r.pending = &Frame{image, time.Now()}
+			}
+		case <-over:
+		case <-r.conn.Done():
+		}
+		return r.flush()
+	}
 }
 
 // acknowledge lets Chrome send one more frame.
@@ -215,7 +275,7 @@ func (r *recording) acknowledge() {
 	if len(r.unacked) == 0 {
 		return
 	}
-	r.conn.Begin("", "Page.screencastFrameAck", map[string]int{"sessionId": r.unacked[0]}, nil)
+	r.conn.Begin(r.session, "Page.screencastFrameAck", map[string]int{"sessionId": r.unacked[0]}, nil)
 	r.unacked = r.unacked[1:]
 	if r.pending == nil && time.Until(r.next) <= 0 {
 		r.next = time.Now().Add(r.every)

@@ -70,7 +70,7 @@ func TestRecordingEndsWithTheLatest(t *testing.T) {
 	defer cancel()
 	to, over := sink{make(chan struct{}), make(chan struct{})}, make(chan error, 1)
 	go func() {
-		_, err := cast.Record(ctx, address, 2, 0, to)
+		_, err := cast.Record(ctx, address, "", 2, 0, to)
 		over <- err
 	}()
 	await := func(what string, c <-chan struct{}) {

@@ -8,6 +8,25 @@ import (
 	"time"
 )
 
+// Output is a recording that is written. Close it.
+type Output interface {
+	Sink
+	Close() error
+}
+
+// Create creates a recording of the kind that the name says: a file of Motion JPEG
+// (.mjpeg, .mjpg), a video that ffmpeg encodes (.webm, .mp4), of so many frames a second,
+// or else a directory.
+func Create(path string, fps int) (Output, error) {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".mjpeg", ".mjpg":
+		return createFile(path)
+	case ".webm", ".mp4":
+		return createVideo(path, fps)
+	}
+	return createDirectory(path)
+}
+
 // Boundary separates the frames of a file: it is multipart/x-mixed-replace,
 // with this boundary.
 const Boundary = "frame"
@@ -18,8 +37,8 @@ type File struct {
 	size int64
 }
 
-// Create creates a file, for its owner only: it shows what the page shows.
-func Create(path string) (*File, error) {
+// createFile creates a file, for its owner only: it shows what the page shows.
+func createFile(path string) (*File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
@@ -58,9 +77,9 @@ type Directory struct {
 	last time.Time
 }
 
-// CreateDirectory creates a directory, for its owner only, or takes an existing
+// createDirectory creates a directory, for its owner only, or takes an existing
 // one without a recording.
-func CreateDirectory(path string) (*Directory, error) {
+func createDirectory(path string) (*Directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
@@ -114,11 +133,4 @@ func (d *Directory) Close() error {
 		err = closeErr
 	}
 	return err
-}
-
-// IsFile reports whether a path names a file of Motion JPEG rather than a
-// directory.
-func IsFile(path string) bool {
-	ext := strings.ToLower(filepath.Ext(path))
-	return ext == ".mjpeg" || ext == ".mjpg"
 }

@@ -47,6 +47,9 @@ func Start(cmd *exec.Cmd, asInput bool) (*Process, error) {
 	return &Process{Ended: ended, cmd: cmd, bind: bind}, nil
 }
 
+// Write writes to the pipe, which a program reads that has it as its input.
+func (p *Process) Write(b []byte) (int, error) { return p.bind.Write(b) }
+
 // PID is the number of the program's process, and of its group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

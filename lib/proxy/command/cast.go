@@ -39,45 +39,68 @@ func Cast(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	base, session := "", ""
-	if len(args) == 2 {
-		session = args[0]
-		base, err = sessionBase(c, session)
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	lifetime.Signals(stop)
+	address, err := awaitPage(ctx, c, args[:len(args)-1], token)
+	if err != nil {
+		return err
+	}
+	return recordPage(ctx, c, address, token, args[len(args)-1])
+}
+
+// awaitPage returns the WebSocket of the page to record, of a named session or of a proxy
+// without sessions. With --wait, it waits until there is one.
+func awaitPage(ctx context.Context, c *cli.Context, session []string, token string) (string, error) {
+	for due := time.Now().Add(time.Second); ; {
+		address, err := findPage(ctx, c, session, token)
+		var e *exit.Error
+		if !c.Bool("wait") || !errors.As(err, &e) || e.Code != exit.Unavailable {
+			return address, err
+		}
+		if !due.IsZero() && time.Now().After(due) {
+			due = time.Time{}
+			c.Log.Info("waiting for a page: " + err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			if i := (*lifetime.Interrupted)(nil); errors.As(context.Cause(ctx), &i) {
+				err = exit.Errorf(exit.Signalled+int(i.Signal), "interrupted before there was a page")
+			}
+			return "", err
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// lookEvery is how often --wait looks for a page.
+const lookEvery = 200 * time.Millisecond
+
+// findPage returns the WebSocket of a page that there is.
+func findPage(ctx context.Context, c *cli.Context, session []string, token string) (address string, err error) {
+	base := ""
+	if len(session) > 0 {
+		base, err = sessionBase(c, session[0])
 	} else {
 		base, err = wholeBase(c)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
-	defer stop(nil)
-	lifetime.Signals(stop)
 	id, err := castPage(ctx, c, base, token)
-	if err != nil {
-		return err
-	}
-	return recordPage(ctx, c, pageAddress(base, id, token), token, args[len(args)-1])
+	return pageAddress(base, id, token), err
 }
 
 // recordPage records the page at a WebSocket into a file or directory. The end
 // of the page is an end like others.
 func recordPage(ctx context.Context, c *cli.Context, address, token, path string) error {
-	var sink interface {
-		cast.Sink
-		io.Closer
-	}
-	var err error
-	if cast.IsFile(path) {
-		sink, err = cast.Create(path)
-	} else {
-		sink, err = cast.CreateDirectory(path)
-	}
+	out, err := cast.Create(path, c.Int("fps"))
 	if err != nil {
 		return fmt.Errorf("cannot record to %s: %w", path, err)
 	}
 	began := time.Now()
-	n, err := cast.Record(ctx, address, c.Int("fps"), c.Duration("duration"), sink)
-	if closeErr := sink.Close(); err == nil && closeErr != nil {
+	n, err := cast.Record(ctx, address, "", c.Int("fps"), c.Duration("duration"), out)
+	if closeErr := out.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("cannot write the recording: %w", closeErr)
 	}
 	said := spell.Count(n, "frame") + " in " + time.Since(began).Round(100*time.Millisecond).String()
@@ -208,7 +231,7 @@ func castPage(ctx context.Context, c *cli.Context, base, token string) (string, 
 			used = append(used, p.ID)
 		}
 	}
-	if len(used) == 0 { // the page with which a session begins
+	if len(used) == 0 && !c.Bool("wait") { // the page with which a session begins
 		used = all
 	}
 	if len(used) == 1 && !c.IsSet("page") {
@@ -221,7 +244,7 @@ func castPage(ctx context.Context, c *cli.Context, base, token string) (string, 
 		}
 	}
 	switch {
-	case len(all) == 0:
+	case len(all) == 0 || len(used) == 0 && !c.IsSet("page"):
 		return "", exit.Errorf(exit.Unavailable, "there is no page")
 	case c.IsSet("page"):
 		return "", exit.Errorf(exit.Unavailable, "there is no page %s; there are:%s", c.String("page"), list.String())
