@@ -290,7 +290,7 @@ func TestBadInput(t *testing.T) {
 	w.Run("bport", "--range", "9-1").Wants(t, 64, "--range")
 	w.Run("bport", "--reserve", "25h").Wants(t, 64, "--reserve is 0s to 24h")
 	w.Run("sh", "-c", "ulimit -n 5; exec bport").Wants(t, 1, "hint: allow more open files")
-	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "it is a directory")
+	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "there are no traces in "+w.Dir)
 	w.Clean()
 }
 

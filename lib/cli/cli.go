@@ -306,6 +306,9 @@ func (c *Context) AtTerminal() bool { return terminal.Is(c.Stdin) }
 // Args are the arguments without "-".
 func (c *Context) Args() []string { return c.args }
 
+// Dash reports whether "-" was given: standard input is to be read.
+func (c *Context) Dash() bool { return c.dash }
+
 // Given reports whether the flag itself was given, and not only its variable:
 // what comes down the pipe is nearer than the environment.
 func (c *Context) Given(name string) bool { return c.usage.given[name] }

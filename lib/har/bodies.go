@@ -23,10 +23,9 @@ type index struct {
 const maxAsked = 100_000
 
 // scan reads a trace for the first time.
-func scan(in io.Reader) (*index, error) {
+func scan(read *lines) (*index, error) {
 	x := &index{bodies: map[string][]span{}, posts: map[string][]span{}}
 	asked := map[string]func(span){}
-	read := newLines(in)
 	for {
 		l, err := read.next()
 		if err != nil {

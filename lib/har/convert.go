@@ -3,11 +3,13 @@ package har
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"btools/lib/jsonrpc"
@@ -21,54 +23,82 @@ type Summary struct {
 	Damaged int // lines that were skipped
 }
 
-// ErrNoNetwork means that a trace has no events of the Network domain.
-var ErrNoNetwork = errors.New("the trace has no Network events")
+// ErrNoNetwork means that no trace has events of the Network domain.
+var ErrNoNetwork = errors.New("no trace has Network events")
 
-// Convert writes the archive of a trace, of which the first size bytes are
-// read. It writes nothing if it returns ErrNoNetwork.
-func Convert(trace io.ReaderAt, size int64, by Creator, out io.Writer) (Summary, error) {
-	found, err := scan(io.NewSectionReader(trace, 0, size))
-	if err != nil {
-		return Summary{}, fmt.Errorf("cannot read the trace: %w", err)
+// NoPageError means that no page is the one that is asked for.
+type NoPageError struct {
+	Page  string
+	Pages []string // those that there are
+}
+
+func (e *NoPageError) Error() string {
+	return fmt.Sprintf("no page has %q in its URL or title", e.Page)
+}
+
+// Trace is a trace of which the first bytes are read.
+type Trace struct {
+	io.ReaderAt
+	Size int64
+}
+
+func (t Trace) lines() *lines { return newLines(io.NewSectionReader(t, 0, t.Size)) }
+
+// Convert writes the archive of some traces: of all their requests, each once, or of
+// those of the pages that have the text in their URL or title, or as their target; "": of
+// all. It writes nothing if it returns ErrNoNetwork or a NoPageError.
+func Convert(traces []Trace, of string, by Creator, out io.Writer) (Summary, error) {
+	var found []*index
+	all := index{}
+	for _, t := range traces {
+		x, err := scan(t.lines())
+		if err != nil {
+			return Summary{}, fmt.Errorf("cannot read the trace: %w", err)
+		}
+		found = append(found, x)
+		all.events += x.events
+		all.damaged += x.damaged
+		if all.browser == nil {
+			all.browser = x.browser
+		}
 	}
-	if found.events == 0 {
-		return Summary{Damaged: found.damaged}, ErrNoNetwork
+	if all.events == 0 {
+		return Summary{Damaged: all.damaged}, ErrNoNetwork
 	}
-	buffer := bufio.NewWriterSize(out, 256<<10)
-	c := &converter{
-		trace: trace, index: found, out: buffer, requests: map[requestKey]*request{}, seen: map[identity]bool{},
-		pages: map[string]*page{}, current: map[string]*page{}, sessions: map[sessionKey]target{},
-		children: map[string]bool{},
+	var only map[string]bool
+	if of != "" { // its title may follow its requests
+		c := newConverter(io.Discard, nil)
+		if err := c.read(traces, found); err != nil {
+			return c.sum, err
+		}
+		if only = matching(c.order, of); len(only) == 0 {
+			return Summary{Damaged: all.damaged}, noPage(c.order, of)
+		}
 	}
-	c.sum.Damaged = found.damaged
+	c := newConverter(out, only)
+	c.sum.Damaged = all.damaged
 	c.raw(`{"log":{"version":"` + Version + `","creator":`)
 	c.value(by)
-	if found.browser != nil {
+	if all.browser != nil {
 		c.raw(`,"browser":`)
-		c.value(found.browser)
+		c.value(all.browser)
 	}
 	c.raw(`,"entries":[`)
-	read := newLines(io.NewSectionReader(trace, 0, size))
-	for c.err == nil {
-		l, err := read.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return c.sum, fmt.Errorf("cannot read the trace: %w", err)
-		}
-		c.line(l)
+	if err := c.read(traces, found); err != nil {
+		return c.sum, err
 	}
-	c.flushWhere(func(*request) bool { return true })
 	c.raw("\n],\"pages\":[")
-	for i, p := range c.order {
-		c.separate(i)
-		c.value(p)
+	slices.SortStableFunc(c.order, func(a, b *page) int { return cmp.Compare(a.Started, b.Started) })
+	for _, p := range c.order {
+		if only == nil || only[p.ID] {
+			c.separate(c.sum.Pages)
+			c.value(p)
+			c.sum.Pages++
+		}
 	}
 	c.raw("\n]}}\n")
-	c.sum.Pages = len(c.order)
 	if c.err == nil {
-		c.err = buffer.Flush()
+		c.err = c.out.Flush()
 	}
 	if c.err != nil {
 		return c.sum, fmt.Errorf("cannot write the archive: %w", c.err)
@@ -76,13 +106,39 @@ func Convert(trace io.ReaderAt, size int64, by Creator, out io.Writer) (Summary,
 	return c.sum, nil
 }
 
-// converter reads a trace for the second time.
+// matching returns the IDs of the pages that are asked for.
+func matching(pages []*page, text string) map[string]bool {
+	ids := map[string]bool{}
+	text = strings.ToLower(text)
+	for _, p := range pages {
+		if strings.Contains(strings.ToLower(p.url), text) || strings.Contains(strings.ToLower(p.Title), text) ||
+			strings.ToLower(p.target) == text {
+			ids[p.ID] = true
+		}
+	}
+	return ids
+}
+
+// noPage names the pages that there are, each once.
+func noPage(pages []*page, text string) error {
+	e := &NoPageError{Page: text}
+	for _, p := range pages {
+		if !slices.Contains(e.Pages, p.url) {
+			e.Pages = append(e.Pages, p.url)
+		}
+	}
+	return e
+}
+
+// converter reads traces for the second time.
 type converter struct {
-	trace io.ReaderAt
-	index *index
-	out   *bufio.Writer
-	err   error
-	sum   Summary
+	trace  io.ReaderAt // the one that is read
+	number int         // of it
+	index  *index      // of it
+	out    *bufio.Writer
+	only   map[string]bool // the IDs of the pages whose requests are written; nil: all
+	err    error
+	sum    Summary
 
 	requests map[requestKey]*request // under way
 	queue    []*request              // the same, the oldest first; and some that are over
@@ -95,6 +151,34 @@ type converter struct {
 	current  map[string]*page      // by target
 	sessions map[sessionKey]target // whose targets are known
 	children map[string]bool       // frames in others
+}
+
+func newConverter(out io.Writer, only map[string]bool) *converter {
+	return &converter{
+		out: bufio.NewWriterSize(out, 256<<10), only: only, requests: map[requestKey]*request{},
+		seen: map[identity]bool{}, pages: map[string]*page{}, current: map[string]*page{},
+		sessions: map[sessionKey]target{}, children: map[string]bool{},
+	}
+}
+
+// read reads the traces, one after the other, and writes their requests.
+func (c *converter) read(traces []Trace, found []*index) error {
+	for i, t := range traces {
+		c.trace, c.number, c.index = t, i, found[i]
+		for read := t.lines(); c.err == nil; {
+			l, err := read.next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("cannot read the trace: %w", err)
+			}
+			l.connection = strconv.Itoa(c.number) + "\n" + l.connection // each trace counts its own
+			c.line(l)
+		}
+		c.flushWhere(func(*request) bool { return true })
+	}
+	return nil
 }
 
 // requestKey identifies a request of a connection. Its events may come from
@@ -152,6 +236,10 @@ func (c *converter) line(l line) {
 		return
 	}
 	m := decode(l.message)
+	if m.method == "" {
+		c.listed(m.result)
+		return
+	}
 	domain, name, _ := strings.Cut(m.method, ".")
 	switch domain {
 	case "Network":
@@ -193,10 +281,26 @@ func (c *converter) target(l line, name, parent string, params json.RawMessage) 
 	case "detachedFromTarget":
 		delete(c.sessions, sessionKey{l.connection, jsonrpc.GetString(params, "sessionId")})
 	case "targetInfoChanged":
-		title := jsonrpc.GetString(info, "title")
-		if p := c.current[id]; p != nil && title != "" && withoutFragment(jsonrpc.GetString(info, "url")) == p.url {
-			p.Title = title
+		c.titled(info)
+	}
+}
+
+// listed handles an answer to Target.getTargets: Chrome does not tell of each change of a
+// title.
+func (c *converter) listed(result json.RawMessage) {
+	var infos []json.RawMessage
+	if json.Unmarshal(jsonrpc.Get(result, "targetInfos"), &infos) == nil {
+		for _, info := range infos {
+			c.titled(info)
 		}
+	}
+}
+
+// titled notes the title of a page.
+func (c *converter) titled(info json.RawMessage) {
+	p, title := c.current[jsonrpc.GetString(info, "targetId")], jsonrpc.GetString(info, "title")
+	if p != nil && title != "" && withoutFragment(jsonrpc.GetString(info, "url")) == p.url {
+		p.Title = title
 	}
 }
 
@@ -278,7 +382,7 @@ func (c *converter) pageOf(l line, session string, e requestWillBeSent) *page {
 	}
 	p = &page{
 		Started: stamp(e.WallTime), ID: fmt.Sprintf("page_%d", len(c.order)+1), Title: withoutFragment(e.Request.URL),
-		Timings: timings{-1, -1}, url: withoutFragment(e.Request.URL), began: e.Timestamp,
+		Timings: timings{-1, -1}, url: withoutFragment(e.Request.URL), began: e.Timestamp, target: e.FrameID,
 	}
 	c.pages[e.LoaderID], c.current[e.FrameID] = p, p
 	c.order = append(c.order, p)

@@ -1,4 +1,4 @@
-// Package har converts a trace of bproxy into HAR 1.2, the HTTP Archive that
+// Package har converts traces of bproxy into HAR 1.2, the HTTP Archive that
 // the developer tools of browsers import. A trace has the messages between
 // clients and a browser, one JSON object a line; the requests are in the events
 // of its Network domain, and the bodies are those that a client has fetched.
@@ -29,8 +29,9 @@ type page struct {
 	Title   string  `json:"title"`
 	Timings timings `json:"pageTimings"`
 
-	url   string
-	began float64 // in seconds of the browser's clock
+	url    string
+	target string  // of its tab
+	began  float64 // in seconds of the browser's clock
 }
 
 // timings are in milliseconds since the page began; -1: it did not happen.

@@ -3,6 +3,7 @@ package har
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -52,10 +53,12 @@ func finished(id string, at float64) string {
 	return event("loadingFinished", fmt.Sprintf(`{"requestId":%q,"timestamp":%v,"encodedDataLength":10}`, id, at))
 }
 
+func traceIn(text string) Trace { return Trace{strings.NewReader(text), int64(len(text))} }
+
 func convert(t testing.TB, trace string) ([]entry, []page, Summary) {
 	t.Helper()
 	var out bytes.Buffer
-	sum, err := Convert(strings.NewReader(trace), int64(len(trace)), Creator{"test", "1"}, &out)
+	sum, err := Convert([]Trace{traceIn(trace)}, "", Creator{"test", "1"}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +95,63 @@ func convert(t testing.TB, trace string) ([]entry, []page, Summary) {
 		entries = append(entries, x)
 	}
 	return entries, make([]page, len(a.Log.Pages)), sum
+}
+
+// Several traces, each of which counts its connections, become one archive: with each
+// request once, and with those of some pages alone if these are asked for.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	document := func(id string, at float64, url string) string {
+		return sent(id, at, url, fmt.Sprintf(`,"loaderId":%q,"frameId":"F%[1]s","type":"Document"`, id))
+	}
+	title := func(id, title, url string) string {
+		return fmt.Sprintf(`{"method":"Target.targetInfoChanged","params":{"targetInfo":{"targetId":"F%s","title":%q,`+
+			`"url":%q}}}`, id, title, url)
+	}
+	of := func(id string) string { return fmt.Sprintf(`,"loaderId":%q,"frameId":"F%[1]s"`, id) }
+	second := traceOf("1 - "+document("B", 5, "http://b/"), "1 - "+sent("7", 6, "http://b/seven", of("B")),
+		"1 - "+finished("7", 7), "1 - "+title("B", "Second page", "http://b/"))
+	first := traceOf("1 - "+document("A", 1, "http://a/"), "1 - "+finished("A", 2),
+		"1 - "+sent("7", 3, "http://a/seven", of("A")), "2 - "+sent("8", 4, "http://a/eight", ""))
+	for want, page := range map[string]string{
+		"http://a/ http://a/eight http://a/seven http://b/ http://b/seven": "",
+		"http://b/ http://b/seven":  "second PAGE",
+		"http://a/ http://a/seven":  "HTTP://A",
+		"http://a/ http://a/seven ": "fa",
+	} {
+		var out bytes.Buffer
+		sum, err := Convert([]Trace{traceIn(second), traceIn(first), traceIn(first)}, page, Creator{}, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a struct {
+			Log struct {
+				Entries []struct{ Request struct{ URL string } }
+				Pages   []struct{ Title string }
+			}
+		}
+		if err := json.Unmarshal(out.Bytes(), &a); err != nil {
+			t.Fatalf("%v\n%s", err, out.Bytes())
+		}
+		var got []string
+		for _, e := range a.Log.Entries {
+			got = append(got, e.Request.URL)
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != strings.TrimSpace(want) || sum.Entries != len(got) ||
+			sum.Pages != len(a.Log.Pages) {
+			t.Errorf("the page %q: %v, %+v; want %s", page, got, sum, want)
+		}
+		if page == "" && (len(a.Log.Pages) != 2 || a.Log.Pages[0].Title != "http://a/" ||
+			a.Log.Pages[1].Title != "Second page") {
+			t.Errorf("the pages are %v, want the older one first", a.Log.Pages)
+		}
+	}
+	var out bytes.Buffer
+	_, err := Convert([]Trace{traceIn(second), traceIn(first)}, "none", Creator{}, &out)
+	if none := (*NoPageError)(nil); !errors.As(err, &none) || len(none.Pages) != 2 || out.Len() > 0 {
+		t.Errorf("no such page: %v, %s", err, out.Bytes())
+	}
 }
 
 func urls(entries []entry) (all []string) {
@@ -273,7 +333,7 @@ func TestBoundedMemory(t *testing.T) {
 		most = max(most, m.HeapInuse)
 		return len(p), nil
 	})
-	sum, err := Convert(e, lines*int64(len(before)+8+len(after)), Creator{}, out)
+	sum, err := Convert([]Trace{{e, lines * int64(len(before)+8+len(after))}}, "", Creator{}, out)
 	if err != nil || sum.Entries != lines {
 		t.Fatal(sum, err)
 	}
@@ -301,7 +361,7 @@ func FuzzConvert(f *testing.F) {
 		"1 - "+event("loadingFailed", `{"requestId":"1"}`))))
 	f.Fuzz(func(t *testing.T, trace []byte) {
 		var out bytes.Buffer
-		_, err := Convert(bytes.NewReader(trace), int64(len(trace)), Creator{}, &out)
+		_, err := Convert([]Trace{traceIn(string(trace))}, "", Creator{}, &out)
 		if err == ErrNoNetwork {
 			if out.Len() > 0 {
 				t.Errorf("it has written %s", out.Bytes())

@@ -250,7 +250,7 @@ func (c *converter) write(r *request) {
 	if !h.ended {
 		e.Comment = "the trace does not have the end of this request"
 	}
-	if h.lastInRow {
+	if h.lastInRow && (c.only == nil || c.only[e.Page]) {
 		c.addBody(r, h, e)
 		c.addPost(r, h, e)
 	}
@@ -259,6 +259,9 @@ func (c *converter) write(r *request) {
 		if w.dropped > 0 {
 			e.Comment = fmt.Sprintf("%d more messages are left out", w.dropped)
 		}
+	}
+	if c.only != nil && !c.only[e.Page] {
+		return
 	}
 	c.separate(c.sum.Entries)
 	c.value(e)
