@@ -27,6 +27,8 @@ type Schema struct {
 	Minimum    *float64          `json:"minimum"`
 	Maximum    *float64          `json:"maximum"`
 	AnyOf      []Schema          `json:"anyOf"`
+	// Additional is true in the JSON of a schema that allows arguments which it does not name.
+	Additional json.RawMessage `json:"additionalProperties"`
 }
 
 // kinds are the types of a schema in words, and how a value of them begins.
@@ -197,6 +199,9 @@ func (s *Schema) object(name string, v json.RawMessage) (json.RawMessage, error)
 		in, name = " in "+name, name+"."
 	}
 	for _, member := range slices.Sorted(maps.Keys(members)) {
+		if _, ok := s.Properties[member]; !ok && string(s.Additional) == "true" {
+			continue
+		}
 		now := s.Means(member)
 		if now != "" && now != member && members[now] == nil {
 			v = jsonrpc.Set(jsonrpc.Delete(v, member), now, members[member])
