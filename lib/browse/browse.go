@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chromedp/cdproto/webmcp"
+
 	"btools/lib/cdp"
 	"btools/lib/cdp/wire"
 	"btools/lib/storage"
@@ -172,6 +174,7 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 		b.conn.Begin(session, c.method, c.params, nil)
 	}
 	if !t.tab.hidden {
+		b.conn.Begin(session, webmcp.Enable.Method, nil, nil)
 		b.visits.Add(info.URL)
 		b.noteFileLocked(info.URL)
 		if b.guarding || len(b.routes) > 0 {
@@ -216,6 +219,7 @@ func (b *Browser) detach(session string) {
 	delete(b.targets, session)
 	tab := t.tab
 	tab.parts = slices.DeleteFunc(tab.parts, func(p *target) bool { return p == t })
+	tab.frameGone(session)
 	if tab.main != t {
 		return
 	}

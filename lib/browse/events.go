@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/cdproto/inspector"
 	"github.com/chromedp/cdproto/overlay"
 	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/webmcp"
 
 	"btools/lib/cdp"
 )
@@ -82,6 +83,7 @@ func (t *target) event(e cdp.Event) {
 			Type  string
 		}](e.Params)
 		delete(t.worlds, p.Frame.ID)
+		tab.frameGone(p.Frame.ID)
 		if !tab.hidden {
 			tab.b.visits.Add(p.Frame.URL)
 			tab.b.noteFileLocked(p.Frame.URL)
@@ -116,6 +118,9 @@ func (t *target) event(e cdp.Event) {
 		if p.Reason != page.FrameDetachedReasonSwap {
 			delete(tab.starting, string(p.FrameID))
 		} // else it goes on in another process
+		if e.Method == page.FrameDetached.Method {
+			tab.frameGone(string(p.FrameID))
+		}
 	case page.LifecycleEvent.Method:
 		p := read(page.LifecycleEvent, e.Params)
 		if string(p.FrameID) != tab.main.id {
@@ -174,6 +179,7 @@ func (t *target) event(e cdp.Event) {
 		}
 	case inspector.TargetCrashed.Method:
 		tab.crashed = tab.crashed || t == tab.main
+		tab.frameGone(t.session)
 	case "Fetch.requestPaused", "Fetch.authRequired":
 		if tab.paused != nil {
 			tab.paused(e)
@@ -196,6 +202,8 @@ func (t *target) event(e cdp.Event) {
 		}
 	case "Input.dragIntercepted":
 		tab.dragged = decode[struct{ Data json.RawMessage }](e.Params).Data
+	case webmcp.ToolsAdded.Method, webmcp.ToolsRemoved.Method, webmcp.ToolInvoked.Method, webmcp.ToolResponded.Method:
+		t.toolEvent(e)
 	case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":
 		tab.addMessage(e)
 	default:

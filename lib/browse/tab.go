@@ -51,6 +51,11 @@ type Tab struct {
 	errorsTold int // how many of them NewErrors has looked at
 	traffic    traffic
 
+	tools       []PageTool    // that its documents declare
+	toolChanges int           // of them, counted
+	invocations []*invocation // calls of them that are open
+	answered    []*invocation // and those whose answers came when nobody waited
+
 	last           []string // the snapshot that was given last
 	lastNavigation int      // and the document that it was of
 	media          string   // that is emulated
