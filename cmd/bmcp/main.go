@@ -39,6 +39,9 @@ func main() {
 				&ucli.StringFlag{Name: "tools", Category: children,
 					Usage: "offer these tools of builtin: `NAME,…` (names, or the groups core, default, storage, " +
 						"network, vision, testing and all; default: default)"},
+				&ucli.StringFlag{Name: "page-tools", Category: children, Value: "tools",
+					Usage: "offer the tools that pages declare (WebMCP) by `tools|list|off`: by two tools, listed " +
+						"as page__NAME as well, or not"},
 				&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
 					Usage: "`allow|omit` images in the results of builtin; omit is for models that take none"},
 				&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"btools/lib/agent/source"
+	"btools/lib/mcp"
 	"btools/lib/mcp/child"
 	"btools/lib/tools"
 )
@@ -34,14 +35,14 @@ func (x *builtin) End() {
 	x.fromIt.Close()
 }
 
-// serveBuiltin starts the server in bmcp itself for a browser.
-func (s *Server) serveBuiltin(b source.Browser) child.Starter {
+// serveBuiltin starts the server in bmcp itself for a browser and an audience.
+func (s *Server) serveBuiltin(b source.Browser, to mcp.Audience) child.Starter {
 	return func(context.Context, *child.Spec, child.Endpoint, io.Writer) (child.Program, error) {
-		return s.startBuiltin(b)
+		return s.startBuiltin(b, to)
 	}
 }
 
-func (s *Server) startBuiltin(b source.Browser) (child.Program, error) {
+func (s *Server) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, error) {
 	if b.WSURL == "" && b.BiDi == "" {
 		return nil, fmt.Errorf("its tools drive browsers based on Chromium, and Firefox, not %s: --mcp %s drives the "+
 			"one of Playwright, which npx playwright install %[1]s installs", b.Type, child.Playwright)
@@ -55,7 +56,8 @@ func (s *Server) startBuiltin(b source.Browser) (child.Program, error) {
 			Release: s.Release,
 			Own:     source.IsNamed(b.Session), Arguments: s.Source.Kind().Arguments(),
 			Dir: s.Dir, Only: s.Tools, NoImages: s.NoImages,
-			AllFiles: s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
+			ListPageTools: s.ListPageTools && to == mcp.OfHandshake,
+			AllFiles:      s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
 			LoadState: s.stateLoader(),
 			Emptied:   s.Source.Emptied(b),
 			Clients:   func(ctx context.Context) int { return s.Source.Clients(ctx, b) }})

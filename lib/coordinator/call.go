@@ -114,8 +114,10 @@ func (c *toolCall) hold(at *source.Lease) bool {
 	}
 	if c.sup = h.supervisor(c.route.Child, b, c.env.Audience); c.sup == nil {
 		c.fault(source.ErrEnded)
+		return false
 	}
-	return c.sup != nil
+	h.usePages(c.sup)
+	return true
 }
 
 // take leases a browser, in the call's turn; it returns nil if the child needs none. The calls of a group get browsers

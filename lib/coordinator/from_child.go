@@ -98,7 +98,9 @@ func (p *running) refresh() {
 		ctx, cancel := context.WithTimeout(h.ctx, h.server.Limits.Start)
 		tools, err := p.Pages(ctx, "tools/list", "tools")
 		cancel()
-		if err == nil {
+		if err == nil && p.sup.listsPages() {
+			h.listPages(p.sup, tools)
+		} else if err == nil {
 			h.listTools(p.sup.child, p.sup.audience, tools)
 		} else if h.ctx.Err() == nil {
 			h.server.catalog.Failed(p.sup.child, err)
@@ -172,6 +174,7 @@ func (p *running) Ended(why error) {
 			json.RawMessage(`{"requestId":`+strconv.FormatInt(n, 10)+`,"reason":"the child has ended"}`)))
 	}
 	p.sup.proc.Ended(p)
+	h.setPages(p.sup, nil)
 	if !errors.Is(why, errUnused) {
 		h.server.Log.Warn(why.Error())
 	}

@@ -42,6 +42,9 @@ type Host struct {
 	list  *catalog.List
 
 	handed results.Handed
+
+	paging  sync.Mutex                 // held while the tools of another page are listed
+	current atomic.Pointer[supervisor] // of builtin, for the browser that the host has used last
 }
 
 // NewHost makes what one host talks to, or several. It calls send for each

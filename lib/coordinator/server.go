@@ -54,6 +54,9 @@ type Options struct {
 	Tools []string
 	Dir   string
 
+	// ListPageTools lists the tools of a host's current page with the others.
+	ListPageTools bool
+
 	// Start starts children but the built-in one; nil: as processes. Tests have them in memory.
 	Start child.Starter
 

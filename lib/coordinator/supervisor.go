@@ -26,8 +26,9 @@ type supervisor struct {
 
 	proc wait.Starter[*running]
 
-	mu   sync.Mutex
-	subs map[string]int // subscriptions to its resources, by URI
+	mu    sync.Mutex
+	subs  map[string]int    // subscriptions to its resources, by URI
+	pages []json.RawMessage // the tools of the page that its browser shows, see pages.go
 }
 
 // newSupervisor returns a supervisor that has not started its child, which will

@@ -89,6 +89,8 @@ func matrixTools(site string) [][2]string {
 		{"browser_tabs", `{"action":"list"}`},
 		{"browser_take_screenshot", `{}`},
 		{"browser_wait_for", `{"text":"a link"}`},
+		{"browser_page_tools", `{}`},
+		{"browser_page_tool", `{"name":"x"}`},
 		{"browser_close", `{}`},
 		{"browser_find", `{"text":"a link"}`},
 		{"browser_hover", `{"target":"text=a link"}`},
@@ -250,7 +252,7 @@ func TestMatrix(t *testing.T) {
 	expected := regexp.MustCompile(`nothing matches|did not appear|no host|there is no button|no dialog is open|` +
 		`no file chooser|no page before|no request|` +
 		`headless|cannot read the downloads|no tab|is not in the page|` +
-		`no results|does not have the response|is not visible|` +
+		`no results|the page has no tool|does not have the response|is not visible|` +
 		`not a select|no cookie|not visible|belongs to no site|no such file|not found|but got|is not there|no value`)
 	check := func(t *testing.T, h *host, c [2]string, says string) {
 		text, isError, took := h.call(c[0], c[1])

@@ -225,7 +225,8 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
 	}
-	section("Page", lines...)
+	section("Page", append(lines, r.toolsLine(ctx, t))...)
+	section("Page tools", r.lateAnswers(t)...)
 	section("Events", errorLines(t.NewErrors())...)
 	var modals []string
 	for _, m := range t.Modals() {

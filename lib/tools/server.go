@@ -37,6 +37,8 @@ type Options struct {
 	// Arguments are those that its host has added to the tools, and takes out of calls.
 	Arguments []string
 	AllFiles  bool // an agent reads, and pages show, any file, not only those in its directories
+	// ListPageTools lists the tools of the page that is open with the others.
+	ListPageTools bool
 
 	Second time.Duration // that bounds are counted in; 0: that of a second
 
@@ -60,6 +62,7 @@ type Server struct {
 
 	turn  chan struct{}  // has one element: the right to use the page
 	left  *browse.Before // with the page, when the last call ended; nil: there was none
+	named namedTools     // by the results until now; who uses the page has it
 	aside chan struct{}  // has as many as there are hidden pages
 	dial  chan struct{}  // has one while the browser is connected to
 	life  context.Context
@@ -68,6 +71,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	browser *browse.Browser // nil: not connected
+	pages   listedTools
 	calls   map[string]context.CancelFunc
 	canList bool              // the host lists its roots
 	roots   *roots            // nil: the host is to be asked
@@ -145,12 +149,12 @@ func (s *Server) handle(ctx context.Context, m *jsonrpc.Message) {
 		s.canList = jsonrpc.Get(m.Params, "capabilities", "roots") != nil
 		s.mu.Unlock()
 		s.answer(m.ID, map[string]any{"protocolVersion": jsonrpc.GetString(m.Params, "protocolVersion"),
-			"capabilities": map[string]any{"tools": struct{}{}},
+			"capabilities": map[string]any{"tools": map[string]bool{"listChanged": s.ListPageTools}},
 			"serverInfo":   map[string]string{"name": "builtin", "version": s.Release}})
 	case m.Method == "ping":
 		s.answer(m.ID, struct{}{})
 	case m.Method == "tools/list":
-		s.answer(m.ID, map[string]any{"tools": s.list()})
+		s.work.Go(func() { s.answer(m.ID, map[string]any{"tools": s.list(ctx)}) })
 	case m.Method == "tools/call":
 		s.call(ctx, m)
 	default:
@@ -236,7 +240,13 @@ func (s *Server) has(name string) bool {
 	return s.Only == nil && GroupOf(name) == "" || slices.Contains(s.Only, name)
 }
 
-func (s *Server) list() []json.RawMessage { return List(s.Only) }
+func (s *Server) list(ctx context.Context) []json.RawMessage {
+	all := List(s.Only)
+	if s.ListPageTools {
+		all = append(all, s.listPage(ctx)...)
+	}
+	return all
+}
 
 // List are the tools with these names as tools/list has them; nil: those that are listed
 // by default.
@@ -275,8 +285,11 @@ func (s *Server) of(bound time.Duration) time.Duration {
 // call runs a tool. Calls take turns, in the order in which they came.
 func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 	name, args := jsonrpc.GetString(m.Params, "name"), jsonrpc.Get(m.Params, "arguments")
-	t := find(name)
-	if t == nil || !s.has(name) {
+	t := s.listedTool(name)
+	if t == nil && s.has(name) {
+		t = find(name)
+	}
+	if t == nil {
 		s.out.Write(jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no tool %q", name)), false)
 		return
 	}
@@ -366,5 +379,8 @@ func (s *Server) connect(ctx context.Context) (*browse.Browser, error) {
 	s.mu.Lock()
 	s.browser = b
 	s.mu.Unlock()
+	if s.ListPageTools {
+		s.work.Go(func() { s.watchTools(b) })
+	}
 	return b, nil
 }

@@ -117,7 +117,8 @@ func serve(c *cli.Context, serves *bool) error {
 		Children: children, Tools: only, Dir: project(c), States: logins, Source: browsers, Release: cli.Release(),
 		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
 		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",
-		AllFiles: c.Bool("allow-unrestricted-file-access"), Stderr: c.Messages, Log: c.Log,
+		AllFiles:      c.Bool("allow-unrestricted-file-access"),
+		ListPageTools: c.String("page-tools") == "list", Stderr: c.Messages, Log: c.Log,
 	})
 	*serves = true
 	end := func() error { return nil }
@@ -178,6 +179,9 @@ func conflicts(c *cli.Context) error {
 	}
 	if how := c.String("image-responses"); how != "allow" && how != "omit" {
 		return c.UsageError("--image-responses is allow or omit, not %q", how)
+	}
+	if which := c.String("page-tools"); !slices.Contains([]string{"tools", "list", "off"}, which) {
+		return c.UsageError("--page-tools is tools, list or off, not %q", which)
 	}
 	if c.IsSet("http") && c.String("http") == "" {
 		return c.UsageError("--http needs an address: HOST:PORT or PORT")
@@ -331,18 +335,30 @@ func children(c *cli.Context) ([]child.Spec, error) {
 	return all, nil
 }
 
+func isBuiltin(child child.Spec) bool { return child.Builtin }
+
+// pageToolFeatures are those of Chromium by which pages declare tools, and their tools are called.
+var pageToolFeatures = []string{"WebMCPTesting", "DevToolsWebMCPSupport"}
+
 // toolNames are the tools that --tools chooses; nil: all.
 func toolNames(c *cli.Context, children []child.Spec) ([]string, error) {
-	selection := c.String("tools")
-	if selection == "" {
+	selection, off := c.String("tools"), c.String("page-tools") == "off"
+	if selection == "" && !off {
 		return nil, nil
 	}
-	if !slices.ContainsFunc(children, func(child child.Spec) bool { return child.Builtin }) {
+	selection = cmp.Or(selection, "default")
+	if !slices.ContainsFunc(children, isBuiltin) {
+		if c.String("tools") == "" {
+			return nil, nil
+		}
 		return nil, c.UsageError("--tools is for the child %s, which does not run", child.Builtin)
 	}
 	names, err := tools.Names(selection)
 	if err != nil {
 		return nil, c.UsageError("--tools: %v", err)
+	}
+	if off {
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(tools.PageTools(), name) })
 	}
 	return names, nil
 }
@@ -448,6 +464,10 @@ func browsers(c *cli.Context, children []child.Spec) (source.Source, error) {
 	o, err := flags.ReadBrowser(c)
 	if err != nil {
 		return nil, err
+	}
+	if c.String("page-tools") != "off" && slices.ContainsFunc(children, isBuiltin) && !c.Bool("no-default-args") {
+		// blaunch merges it with others of that name
+		o.Args = append(slices.Clone(o.Args), "--enable-features="+strings.Join(pageToolFeatures, ","))
 	}
 	store := c.State()
 	level := c.String("log-level")

@@ -27,6 +27,12 @@ func StartShell(t testing.TB) (wsURL string, p *os.Process) {
 	return start(t, shell())
 }
 
+// StartShellOnPort is StartShell with these arguments as well.
+func StartShellOnPort(t testing.TB, args ...string) (wsURL string, p *os.Process) {
+	t.Helper()
+	return start(t, shell(), args...)
+}
+
 func shell() string {
 	name := "chromium-headless-shell"
 	// Debian's command is a script that stays as the parent of the browser.

@@ -1,0 +1,127 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+)
+
+// toolSite serves pages that declare tools: one of the page's name, one whose name hosts don't take, one of bmcp's own.
+func toolSite(t *testing.T) string {
+	t.Helper()
+	return cmdtest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, "<!doctype html><title>Page</title>")
+		if name := strings.TrimPrefix(r.URL.Path, "/tools/"); name != r.URL.Path {
+			fmt.Fprintf(w, `<script>
+				for (const name of [%q, 'a.b', 'a-b', 'a_b', 'a/b'])
+					try {
+						document.modelContext.registerTool({ name, description: 'Says ' + name,
+							inputSchema: { type: 'object', properties: { n: { type: 'integer' }, 'a b': {} } },
+							execute: ({ n }) => name + ' says ' + n })
+					} catch {} // names that Chromium does not take
+			</script>`, name)
+		}
+	})
+}
+
+// Whether agents are told of a page's tools, and browsers have them, is one flag.
+func TestPageTools(t *testing.T) {
+	t.Parallel()
+	site := toolSite(t)
+	const has = `{"function":"() => typeof document.modelContext"}`
+	t.Run("tools", func(t *testing.T) {
+		t.Parallel()
+		m := cmdtest.New(t).Builtin("--arg=--enable-features=Translate")
+		m.Lists("browser_page_tools", "browser_page_tool")
+		names := m.Tools()
+		got := m.Did("browser_navigate", `{"url":%q}`, site+"/tools/buy").Text()
+		if !strings.Contains(got, "\n- Page tools: buy(n?)") {
+			t.Errorf("the result does not name them: %s", got)
+		}
+		if got := m.Did("browser_page_tool", `{"name":"buy","arguments":{"n":3}}`).Text(); !strings.Contains(got,
+			"```\nbuy says 3\n```") {
+			t.Errorf("the answer is %s", got)
+		}
+		if now := m.Tools(); !slices.Equal(names, now) {
+			t.Errorf("the list of tools has become %q", now)
+		}
+	})
+	t.Run("off", func(t *testing.T) {
+		t.Parallel()
+		m := cmdtest.New(t).Builtin("--page-tools", "off")
+		m.Lists("browser_navigate")
+		if names := m.Tools(); slices.Contains(names, "browser_page_tool") {
+			t.Errorf("the tools are %q", names)
+		}
+		m.Did("browser_navigate", `{"url":%q}`, site+"/tools/buy")
+		if got := m.Did("browser_evaluate", has).Text(); !strings.Contains(got, `"undefined"`) {
+			t.Errorf("a page finds %s", got)
+		}
+	})
+	t.Run("list", func(t *testing.T) {
+		t.Parallel()
+		m := cmdtest.New(t).Builtin("--page-tools", "list")
+		m.Lists("browser_page_tool")
+		id := m.StartTool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/tools/buy"))
+		for told, answered := false, false; !told || !answered; { // in either order
+			r := m.Next()
+			told = told || r.Method == "notifications/tools/list_changed"
+			answered = answered || string(r.ID) == id
+		}
+		m.Lists("page__buy", "page__a-b", "page__a_b", "page__a_b_2")
+		m.Lists("coordinator_status")
+		for name, want := range map[string]string{"page__buy": "buy", "page__a_b": "a.b", "page__a_b_2": "a_b"} {
+			if got := m.Did(name, `{"n":1}`).Text(); !strings.Contains(got, want+" says 1") {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+		m.Refused("n must be a whole number", "page__buy", `{"n":"x"}`)
+		// Another session has another page; the list is that of the session used last.
+		m.Did("browser_navigate", `{"url":%q,"session_id":"other"}`, site+"/tools/sell")
+		m.Lists("page__sell")
+		if names := m.Tools(); slices.Contains(names, "page__buy") {
+			t.Errorf("the tools are %q", names)
+		}
+		if got := m.Did("page__sell", `{"n":2,"session_id":"other"}`).Text(); !strings.Contains(got, "sell says 2") {
+			t.Errorf("in the other session: %s", got)
+		}
+		m.Did("browser_snapshot", `{}`)
+		m.Lists("page__buy")
+		m.Did("browser_navigate", `{"url":%q}`, site+"/none")
+		cmdtest.Until(t, "no tool of a page is listed", func() bool { return !hasPageTools(m.Tools()) })
+	})
+	t.Run("hosts", func(t *testing.T) {
+		t.Parallel()
+		w := cmdtest.New(t)
+		url, stop := w.ServeMCP([]string{"BTOOLS_BROWSER=chrome-headless-shell"}, "--page-tools", "list")
+		a, b := cmdtest.NewWebHost(t, url), cmdtest.NewWebHost(t, url)
+		for host, name := range map[*cmdtest.WebHost]string{a: "mine", b: "yours"} {
+			if x := host.Tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/tools/"+name)); x.IsError {
+				t.Fatal(x.Text())
+			}
+		}
+		a.Lists("page__mine")
+		b.Lists("page__yours")
+		if x := a.Tool("page__yours", `{"n":1}`); !x.IsError {
+			t.Errorf("a host calls the tool of another one's page: %s", x.Text())
+		}
+		if x := a.Tool("page__mine", `{"n":1}`); !strings.Contains(x.Text(), "mine says 1") {
+			t.Errorf("the host's own tool: %s", x.Text())
+		}
+		a.Leaves()
+		b.Leaves()
+		stop()
+	})
+}
+
+func hasPageTools(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "page__") })
+}
