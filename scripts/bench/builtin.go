@@ -86,6 +86,26 @@ func firstPage(b *bench) {
 	row("the same: @playwright/mcp", "", "%.0f ms", m[1])
 }
 
+// pageTool measures calls of a page's tool that takes no time itself.
+func pageTool(b *bench) {
+	s := b.serve(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, `<!doctype html><title>Page</title><script>document.modelContext.registerTool({ name: "now",
+			description: "It", inputSchema: { type: "object" }, execute: () => "it answers" })</script>`)
+	})
+	h := b.host(builtinMCP())
+	h.tool("browser_navigate", `{"url":"`+s+`"}`)
+	m := medians(200, func() float64 {
+		return ms(func() {
+			if r := h.tool("browser_page_tool", `{"name":"now"}`); !bytes.Contains(r, []byte("it answers")) {
+				fail("no answer: %.500s", r)
+			}
+		})
+	}, func() float64 { return ms(func() { h.tool("browser_evaluate", `{"function":"1"}`) }) })
+	row("builtin: a page's tool that takes no time, median of 200", "≤ 5 ms", "%.1f ms", m[0])
+	row("the same: browser_evaluate", "", "%.1f ms", m[1])
+}
+
 // counters serves pages /?N with a button that adds N to window.n.
 func counters(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.Atoi(r.URL.RawQuery)
