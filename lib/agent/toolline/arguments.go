@@ -62,6 +62,11 @@ func (t Tool) accept(object json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, t.wrong(err)
 	}
+	for _, a := range t.args {
+		if a.demanded && !a.required && jsonrpc.Get(object, a.name) == nil {
+			object = jsonrpc.Append(object, a.name, a.unset)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		object = jsonrpc.Append(object, name, others[name])
 	}
@@ -103,12 +108,15 @@ func (t Tool) assign(words []string) (map[string][]string, error) {
 		}
 		given[a.name], alone = alone[:n], alone[n:]
 	}
-	for len(alone) > 0 {
+	for text := false; len(alone) > 0; {
 		next := t.next(given)
-		i := slices.IndexFunc(next, func(a *argument) bool { return a.takes(alone[0]) })
+		i := slices.IndexFunc(next, func(a *argument) bool {
+			return a.takes(alone[0]) && !(text && a.isText())
+		})
 		if i < 0 {
 			return given, t.tooMany(alone[0])
 		}
+		text = text || next[i].isText()
 		n := 1
 		for next[i].schema.Type == "array" && n < len(alone) && next[i].takes(alone[n]) {
 			n++
@@ -183,6 +191,9 @@ func (a *argument) takes(word string) bool {
 	_, err := a.schema.Accept(a.value([]string{word}))
 	return err == nil
 }
+
+// isText reports whether any word can be the argument's value.
+func (a *argument) isText() bool { return a.schema.Type == "string" && a.choices == nil }
 
 // value is what words mean as the argument's value. Whether it can have it is not looked at.
 func (a *argument) value(words []string) json.RawMessage {

@@ -3,8 +3,9 @@
 //
 // A word NAME=VALUE is the argument NAME, if the tool has one; each other word is the value of the next argument. That
 // is a required one, in the order of the schema's "required"; then the first optional one, in the order of its
-// "properties", whose type the word has: the 2 of "tabs select 2" is an index, and no URL. An argument that is an array
-// takes several words, and NAME=VALUE several times. After "--" no word is NAME=VALUE.
+// "properties", whose type the word has: the 2 of "tabs select 2" is an index, and no URL. One optional argument at
+// most is any text: the words of a text without quotes are a mistake. An argument that is an array takes several words,
+// and NAME=VALUE several times. After "--" no word is NAME=VALUE.
 package toolline
 
 import (
@@ -33,7 +34,8 @@ type Tool struct {
 type argument struct {
 	name     string
 	about    string
-	required bool
+	demanded bool // the server wants it
+	required bool // by who writes the line: it has no default
 	byName   bool // a word that stands alone is never its value
 	schema   schema.Schema
 	choices  []string        // the values that it, or each of its elements, can have; nil: any of its type
@@ -96,13 +98,15 @@ func read(raw json.RawMessage, name, short string) Tool {
 	if json.Unmarshal(jsonrpc.Get(input, "required"), &required) != nil {
 		required = nil
 	}
-	t.check = schema.Schema{Type: "object", Properties: map[string]schema.Schema{}, Required: required}
+	t.check = schema.Schema{Type: "object", Properties: map[string]schema.Schema{}}
 	add := func(name string, raw json.RawMessage) {
 		if _, ok := t.check.Properties[name]; ok {
 			return
 		}
 		a := argument{name: name, about: jsonrpc.GetString(raw, "description"), schema: parse(raw),
-			choices: choices(raw), unset: jsonrpc.Get(raw, "default"), required: slices.Contains(required, name)}
+			choices: choices(raw), unset: jsonrpc.Get(raw, "default")}
+		a.demanded = slices.Contains(required, name)
+		a.required = a.demanded && a.unset == nil
 		a.byName = !a.required && slices.Contains(onlyByName, name)
 		t.check.Properties[name] = a.schema
 		t.args = append(t.args, a)
@@ -116,14 +120,19 @@ func read(raw json.RawMessage, name, short string) Tool {
 	for _, name := range required {
 		add(name, nil)
 	}
+	t.check.Required = slices.DeleteFunc(slices.Clone(required), func(name string) bool {
+		return !slices.ContainsFunc(t.args, func(a argument) bool { return a.name == name && a.required })
+	})
 	place := func(a argument) int {
-		switch {
+		switch at := slices.Index(required, a.name); {
 		case a.required:
-			return slices.Index(required, a.name)
+			return at
+		case a.demanded:
+			return len(required) + at
 		case a.byName:
-			return len(required) + 1
+			return 2*len(required) + 1
 		}
-		return len(required)
+		return 2 * len(required)
 	}
 	slices.SortStableFunc(t.args, func(a, b argument) int { return place(a) - place(b) })
 	return t

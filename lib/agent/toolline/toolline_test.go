@@ -24,8 +24,8 @@ func builtin(t testing.TB) []json.RawMessage {
 	return tools.List(all)
 }
 
-// others are tools as other servers have them: of chrome-devtools-mcp, of @playwright/mcp before 0.0.76, and with
-// schemas that lib/schema does not know.
+// others are tools as other servers have them: of chrome-devtools-mcp, of @playwright/mcp, also an earlier one, and
+// with schemas that lib/schema does not know.
 var others = []json.RawMessage{
 	json.RawMessage(`{"name":"fill","description":"Type text into an input, or select an option. ALWAYS prefer ` +
 		`fill_form.","inputSchema":{"type":"object","properties":{"uid":{"type":"string"},"value":{"type":"string"},` +
@@ -38,6 +38,8 @@ var others = []json.RawMessage{
 		`"minItems":1,"items":{"type":"string"}},"timeout":{"type":"integer"}},"required":["text"]}}`),
 	json.RawMessage(`{"name":"old_click","inputSchema":{"type":"object","properties":{"element":{"type":"string"},` +
 		`"ref":{"type":"string"},"doubleClick":{"type":"boolean"}},"required":["element","ref"]}}`),
+	json.RawMessage(`{"name":"shoot","inputSchema":{"type":"object","properties":{"target":{"type":"string"},` +
+		`"scale":{"type":"string","enum":["css","device"],"default":"css"}},"required":["scale"]}}`),
 	json.RawMessage(`{"name":"browser_click","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}`),
 	json.RawMessage(`{"name":"click","inputSchema":{"type":"object","properties":{"uid":{"type":"string"}}}}`),
 	json.RawMessage(`{"name":"odd","inputSchema":{"type":"object","properties":{"level":{"type":["integer","null"]},` +
@@ -54,7 +56,7 @@ var others = []json.RawMessage{
 
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	all := slices.Concat(builtin(t), others[:4])
+	all := slices.Concat(builtin(t), others[:5])
 	for _, c := range []struct{ line, want string }{
 		{`navigate https://example.com`, `{"url":"https://example.com"}`},
 		{`browser_navigate https://example.com`, `{"url":"https://example.com"}`},
@@ -114,6 +116,9 @@ func TestArguments(t *testing.T) {
 		{`navigate_page 1 https://example.com`, `{"pageId":1,"url":"https://example.com"}`},
 		{`navigate_page 1 reload ignoreCache=true`, `{"pageId":1,"type":"reload","ignoreCache":true}`},
 		{`await one two timeout=5`, `{"text":["one","two"],"timeout":5}`},
+		{`shoot`, `{"scale":"css"}`},
+		{`shoot device e5`, `{"scale":"device","target":"e5"}`},
+		{`shoot target=e5`, `{"target":"e5","scale":"css"}`},
 		{`old_click 'the button' e5`, `{"element":"the button","ref":"e5"}`},
 	} {
 		tool, got, err := Line(all, c.line)
@@ -129,7 +134,7 @@ func TestArguments(t *testing.T) {
 // Wrong words get what is wrong in plain words, the tool's usage and the exit code of wrong usage.
 func TestWrongWords(t *testing.T) {
 	t.Parallel()
-	all := slices.Concat(builtin(t), others[:4])
+	all := slices.Concat(builtin(t), others[:5])
 	for _, c := range []struct{ line, want, usage string }{
 		{`clik e5`, `there is no tool "clik": did you mean click?`, ""},
 		{`browser_clik e5`, `there is no tool "browser_clik": did you mean browser_click?`, ""},
@@ -140,6 +145,8 @@ func TestWrongWords(t *testing.T) {
 		{`type e3`, `type: the argument text is missing`,
 			"type TARGET TEXT [submit=true|false] [slowly=true|false] [element=TEXT]"},
 		{`type e3 my text`, `type: no argument is left for "text": a text that has spaces is put in quotes`, ""},
+		{`wait_for Order placed`,
+			`wait_for: no argument is left for "placed": a text that has spaces is put in quotes`, ""},
 		{`type e3 x submt=true`, `type: there is no argument "submt": did you mean submit=? ` +
 			`(after --, a word is a value as it is)`, ""},
 		{`type e3 x colour=red`,
