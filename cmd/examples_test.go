@@ -102,7 +102,8 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "bproxy downloads agent-7 --wait --save reports"}, // TestSessionDownloads
 	{parsed, "bproxy -- npx @playwright/mcp --cdp-endpoint {cdp_endpoint}"},
 	{parsed, "bmcp --mcp @playwright/mcp --mcp chrome-devtools-mcp"},
-	{parsed, "bproxy cast agent-7 film.webm"}, // TestVideo
+	{parsed, "bproxy cast agent-7 film.webm"},                                              // TestVideo
+	{parsed, "- run: blaunch --wait-for http://localhost:3000 --evidence out -- npm test"}, // TestEvidence
 	{parsed, `port=$(bport -f port) && python3 -m http.server "$port"`},
 	{parsed, "bport --wait http://localhost:3000 --wait-timeout 2m && npm test"}, // TestWaitFor
 }

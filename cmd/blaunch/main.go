@@ -51,7 +51,7 @@ func main() {
 				stopTimeout(),
 				&ucli.DurationFlag{Name: "ttl", Category: lives,
 					Usage: "stop the browser, and CMD, `DURATION` after it is ready (default: no limit)"},
-			}, awaitcommand.Flags(lives), flags.Owner(lives, "stop the browser"), []ucli.Flag{
+			}, awaitcommand.Flags(lives), flags.Evidence(lives), flags.Owner(lives, "stop the browser"), []ucli.Flag{
 				&ucli.IntFlag{Name: "pipe-fd", Category: lives,
 					Usage: "with --wait: open no port; the browser reads commands from descriptor `N` and " +
 						"writes to N+1"},

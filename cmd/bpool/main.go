@@ -81,7 +81,7 @@ func main() {
 						Usage: "start with the logins of the state `NAME` (default: the pool's STATE)"},
 					ttl("the pool's LEASE_TTL"),
 					&ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")},
-					awaitcommand.Flags(""), flags.Owner("", "end the lease"))},
+					awaitcommand.Flags(""), flags.Evidence(""), flags.Owner("", "end the lease"))},
 			{Name: "release", Usage: "end leases, given by ID or as records on standard input", ArgsUsage: "[LEASE…]",
 				Do: command.Release, Flags: []ucli.Flag{socket,
 					&ucli.BoolFlag{Name: "all", Usage: "end all leases"}}},

@@ -116,7 +116,7 @@ func main() {
 				Usage: "kill the browser, or CMD, if it has not ended `DURATION` after being asked to"})
 	}
 	runs := func() []ucli.Flag {
-		return append(ends(),
+		return append(append(ends(), flags.Evidence(lives)...),
 			&ucli.BoolFlag{Name: "eager", Category: lives,
 				Usage: "launch the browser, or connect with --one-connection, at once"},
 			&ucli.DurationFlag{Name: "idle", Category: lives,
@@ -260,6 +260,8 @@ func main() {
 				Do: command.HAR, Flags: []ucli.Flag{
 					&ucli.StringFlag{Name: "page", DefaultText: "all",
 						Usage: "write the requests of the pages with `TEXT` in their URL or title, or as target ID"}}},
+			{Name: "record", Hidden: true, Do: command.Record,
+				Usage: "record a browser for a program that talks on standard input and output"},
 			{Name: "status", Group: running,
 				Usage: "show the state of a proxy", ArgsUsage: port, Do: command.Remote("status")},
 			{Name: "launch", Group: running,

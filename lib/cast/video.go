@@ -24,6 +24,12 @@ var codecs = map[string][]string{
 	".mp4":  {"-c:v", "libx264", "-preset", "veryfast", "-movflags", "+faststart"},
 }
 
+// HasFFmpeg reports whether videos can be recorded.
+func HasFFmpeg() bool {
+	_, err := exec.LookPath("ffmpeg")
+	return err == nil
+}
+
 // Video is a recording that ffmpeg encodes, with a frame for each moment: the latest one
 // is repeated until there is another. Close it.
 type Video struct {

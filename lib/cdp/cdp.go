@@ -35,11 +35,18 @@ const stall = 10 * time.Second
 // Dial connects to a browser's WebSocket. One goroutine calls event for each
 // event, in their order; event must not wait for an answer.
 func Dial(ctx context.Context, url string, event func(Event)) (*Conn, error) {
+	return DialTraced(ctx, url, event, nil)
+}
+
+// DialTraced is Dial with a function that gets each message, if it is not nil, as
+// websocket.Conn.Trace does.
+func DialTraced(ctx context.Context, url string, event func(Event), trace func(sent bool, message []byte, size int64),
+) (*Conn, error) {
 	ws, err := websocket.Dial(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
-	ws.Stall = stall
+	ws.Stall, ws.Trace = stall, trace
 	c := &Conn{ws: ws, done: make(chan struct{})}
 	c.calls = wire.NewClient(func(message []byte) {
 		if ws.Write(message) != nil { // the reader fails all commands

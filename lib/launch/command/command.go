@@ -16,6 +16,7 @@ import (
 	"btools/lib/await"
 	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
+	"btools/lib/evidence"
 	"btools/lib/exit"
 	"btools/lib/extension/locate"
 	"btools/lib/find"
@@ -61,6 +62,10 @@ func Launch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	kept, err := flags.ReadEvidence(c)
+	if err != nil {
+		return err
+	}
 	spec, err := newSpec(c, rec)
 	if err != nil {
 		return err
@@ -97,7 +102,7 @@ func Launch(c *cli.Context) error {
 			return nil
 		})
 	case cmd != "":
-		return withCommand(ctx, c, spec, stop, signals, cmd, inherited, targets)
+		return withCommand(ctx, c, spec, stop, signals, cmd, inherited, targets, kept)
 	}
 	return held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
 		if err := print(r); err != nil {
@@ -176,7 +181,8 @@ func interrupted(err, left error) error {
 // signals are its own: it ends when it likes to, when the owner does, or when
 // the time to live has expired.
 func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc,
-	signals *lifetime.Listener, path string, inherited proc.Inherited, targets []await.Target) error {
+	signals *lifetime.Listener, path string, inherited proc.Inherited, targets []await.Target,
+	kept *evidence.Evidence) error {
 	running, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	spec.Owner.Watch(ctx, func(why error) {
@@ -189,7 +195,7 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 	ttl := spec.TTL
 	spec.Owner, spec.TTL = lifetime.Owner{}, 0
 	name := filepath.Base(c.Command[0])
-	return held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
+	err := held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
 		var i record.Instance
 		if _, err := r.Get("instance", &i); err != nil {
 			return err
@@ -199,6 +205,9 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 				c.Log.Warn(fmt.Sprintf("the browser's time to live (%v) has expired: stopping %s", ttl, name))
 				end(launch.Expired)
 			})()
+		}
+		if err := kept.Add(ctx, name, i); err != nil {
+			return err
 		}
 		done := make(chan struct{})
 		defer close(done)
@@ -218,8 +227,14 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 		inherited.Show()
 		command := run.Command{Path: path, Argv: c.Command, Endpoint: run.EndpointOf(i), Grace: spec.StopTimeout,
 			Signals: its}
-		return command.Run(running)
+		err := command.Run(running)
+		if err != nil || kept.IsAlways() {
+			kept.End(err != nil) // while there are pages
+		}
+		return err
 	})
+	kept.End(err != nil) // the browser's end is a failure, too
+	return err
 }
 
 // newSpec is the launch that the flags and the record ask for, all but the

@@ -262,6 +262,10 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	kept, err := flags.ReadEvidence(c)
+	if err != nil {
+		return err
+	}
 	p := api.LeaseRequest{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
 		Hold: cmd != "" || c.Bool("wait")}
 	if c.IsSet("state") {
@@ -321,6 +325,9 @@ func Lease(c *cli.Context) error {
 	watching, stopWatching := context.WithCancel(context.Background())
 	defer stopWatching()
 	if cmd != "" {
+		if err := kept.Add(ctx, filepath.Base(c.Command[0]), i); err != nil {
+			return err
+		}
 		go func() {
 			why := watchLease(watching, c, cl, l.ID)
 			if why == "" {
@@ -331,7 +338,9 @@ func Lease(c *cli.Context) error {
 		}()
 		command := run.Command{Path: cmd, Argv: c.Command, Endpoint: run.EndpointOf(i),
 			Grace: c.Duration("stop-timeout")}
-		return command.Run(ctx)
+		err := command.Run(ctx)
+		kept.End(err != nil)
+		return err
 	}
 	// The lease ends with this process until it is confirmed. If the process is
 	// killed before the record is printed, no unknown lease remains.

@@ -78,6 +78,10 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	kept, err := flags.ReadEvidence(c)
+	if err != nil {
+		return err
+	}
 	p, err := newProxy(c, rec)
 	if err != nil {
 		return err
@@ -110,6 +114,9 @@ func Run(c *cli.Context) error {
 		p.Launch = launch(c, rec, now, "bproxy :"+port)
 	}
 
+	if kept != nil && p.Sessions == nil {
+		p.Launch = recorded(c, kept, p.Launch)
+	}
 	dir := state.NewDir()
 	if p.Sessions != nil {
 		p.Sessions.MakeDir = dir.Make
@@ -160,8 +167,12 @@ func Run(c *cli.Context) error {
 		}
 		at := run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}
 		command := run.Command{Path: cmd, Argv: c.Command, Endpoint: at, Grace: c.Duration("stop-timeout")}
-		if err = awaitcommand.Wait(ctx, c, targets); err == nil {
+		if err = awaitcommand.Wait(ctx, c, targets); err == nil && p.Sessions != nil {
+			err = s.recordSessions(ctx, c, kept)
+		}
+		if err == nil {
 			err = command.Run(ctx)
+			kept.End(err != nil)
 		}
 	}
 	stop(nil)

@@ -15,6 +15,7 @@ type Event struct {
 	// or download_failed.
 	Event   string `json:"event"`
 	Session string `json:"session"`
+	Kind    Kind   `json:"-"` // of one that is created or has ended
 	// Why a download has failed (interrupted, canceled, limit), or how the browser of
 	// a session that is hibernated has ended.
 	Why      string          `json:"why,omitempty"`

@@ -301,7 +301,7 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 		}
 		asleep := g.created(ctx, e, s, err)
 		if err == nil {
-			g.addEvent(Event{Event: event, Session: e.key.Name})
+			g.addEvent(Event{Event: event, Session: e.key.Name, Kind: e.key.Kind})
 			g.setRunning(e, settings.saved) // until there is a newer one
 			settings.saved = g.await(ctx, e, s)
 			why = ""
@@ -320,7 +320,7 @@ func (g *Registry) run(ctx context.Context, e *entry, settings Settings) {
 		if !asleep {
 			settings.saved.Remove()
 			if event == "restored" || err == nil {
-				g.addEvent(Event{Event: "ended", Session: e.key.Name})
+				g.addEvent(Event{Event: "ended", Session: e.key.Name, Kind: e.key.Kind})
 			}
 			return
 		}

@@ -1,0 +1,145 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"btools/lib/cli"
+	"btools/lib/control/api"
+	"btools/lib/evidence"
+	"btools/lib/evidence/recorder"
+	"btools/lib/flags"
+	"btools/lib/har"
+	"btools/lib/launch/options"
+	"btools/lib/launcher"
+	"btools/lib/record"
+	"btools/lib/virtual/sessions"
+)
+
+// Record records a browser for a program of btools that runs a command with it, which
+// talks on standard input and output.
+func Record(c *cli.Context) error {
+	// The end of the input is the end: signals are for the command, and its owner.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	in := bufio.NewReader(c.Stdin)
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("cannot read the request: %w", err)
+	}
+	var req evidence.Request
+	if err := json.Unmarshal(line, &req); err != nil {
+		return fmt.Errorf("cannot read the request: %w", err)
+	}
+	out := json.NewEncoder(c.Stdout)
+	path, err := makeDir(req.Dir, req.Name)
+	if err != nil {
+		return err
+	}
+	r, err := recorder.Start(context.Background(), req.URL, path)
+	if err != nil {
+		os.RemoveAll(path)
+		return err
+	}
+	if err := out.Encode(evidence.Answer{Path: path}); err != nil {
+		return err
+	}
+	word, _ := in.ReadString('\n')
+	a := evidence.Answer{Path: path}
+	if strings.TrimSpace(word) == evidence.Drop {
+		err = r.Drop()
+	} else {
+		a.Missing = r.Keep(har.Creator{Name: "bproxy", Version: cli.Release()})
+	}
+	out.Encode(a) // whoever reads it may have been killed
+	return err
+}
+
+// makeDir makes a directory of a name that none has yet.
+func makeDir(dir, name string) (path string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, name)
+	for n := 2; ; n++ {
+		err := os.Mkdir(path, 0o700)
+		if !os.IsExist(err) {
+			return path, err
+		}
+		path = filepath.Join(dir, fmt.Sprintf("%s-%d", name, n))
+	}
+}
+
+// launcherOf launches a browser, as proxy.Proxy.Launch.
+type launcherOf = func(context.Context, options.Options, string) (*launcher.Browser, error)
+
+// recorded has each browser that is launched recorded before a client gets it.
+func recorded(c *cli.Context, kept *evidence.Evidence, launch launcherOf) launcherOf {
+	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
+		b, err := launch(ctx, o, typ)
+		if err == nil {
+			if err := kept.Add(ctx, filepath.Base(c.Command[0]), b.Instance); err != nil {
+				c.Log.Warn(err.Error())
+			}
+		}
+		return b, err
+	}
+}
+
+// recordSessions has each session recorded: that of CMD, which is created for it, from
+// its beginning, and the others as soon as they have been created.
+func (s *service) recordSessions(ctx context.Context, c *cli.Context, kept *evidence.Evidence) error {
+	if kept == nil {
+		return nil
+	}
+	token, err := flags.ReadToken(c)
+	if err != nil {
+		return err
+	}
+	var e record.Proxy
+	s.record.Get("proxy", &e)
+	address := func(name string, kind sessions.Kind) string {
+		u := sessionOf(api.Session{Name: name, Anonymous: kind != sessions.Named}, e).WSURL
+		if token != "" {
+			u += "?token=" + url.QueryEscape(token)
+		}
+		return u
+	}
+	name := c.String("root-session")
+	if name == "" {
+		name = cmdSession
+	}
+	if err := kept.Add(ctx, name, record.Instance{WSURL: address(name, sessions.Named)}); err != nil {
+		return err
+	}
+	go func() {
+		for last := int64(0); ; {
+			events, err := s.proxy.Sessions.Events(ctx, last)
+			if err != nil {
+				return
+			}
+			for _, e := range events {
+				last = e.Number
+				at := address(e.Session, e.Kind)
+				switch {
+				case e.Event == "created" && e.Kind == sessions.Single:
+					c.Log.Warn("no evidence is recorded of a session that belongs to one connection")
+				case e.Event == "created":
+					if err := kept.Add(ctx, e.Session, record.Instance{WSURL: at}); err != nil {
+						c.Log.Warn(err.Error())
+					}
+				case e.Event == "ended":
+					go kept.Ended(at)
+				}
+			}
+		}
+	}()
+	return nil
+}
