@@ -96,6 +96,10 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "- run: sudo apt-get install -y chromium ./btools_VERSION_amd64.deb"},
 	{parsed, "- run: blaunch -- npx playwright test"}, // TestRecipes
 	{parsed, "claude mcp add browser -- bmcp"},
+	{parsed, "bmcp call navigate https://example.com"}, // TestCall
+	{parsed, "bmcp call snapshot"},
+	{parsed, "bmcp call click e6"},
+	{parsed, "bmcp call take_screenshot --save page.png"},
 	{parsed, "blaunch --no-headless --state-save shop --url https://shop.example/login"},
 	{parsed, "blaunch --no-headless --extension -f joined.http_url"},
 	{parsed, "bproxy launch --no-headless 9222"},

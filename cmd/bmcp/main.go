@@ -20,95 +20,99 @@ import (
 func main() {
 	const children, large, browser, shared, pools, front = "Children:", "Large results:", "Browser:",
 		"Virtual browsers:", "Pools:", "HTTP:"
+	const shell, result, started = "from a shell", "Result:", "Session that the call starts:"
+	session := []ucli.Flag{&ucli.StringFlag{Name: "session", EnvVars: []string{"BTOOLS_SESSION"},
+		Usage: "the session `NAME`, of all who name it (default: that of the program that calls)"}}
+	server := slices.Concat([]ucli.Flag{
+		&ucli.StringSliceFlag{Name: "mcp", Category: children,
+			Usage: "offer the tools of the MCP server `[NAME=]SPEC` (builtin, an npm package, a command " +
+				"with its arguments, or a URL; repeatable; default: builtin)"},
+		&ucli.StringFlag{Name: "tools", Category: children,
+			Usage: "offer these tools of builtin: `NAME,…` (names, or the groups core, default, storage, " +
+				"network, vision, testing and all; default: default)"},
+		&ucli.StringFlag{Name: "page-tools", Category: children, Value: "tools",
+			Usage: "offer the tools that pages declare (WebMCP) by `tools|list|off`: by two tools, listed " +
+				"as page__NAME as well, or not"},
+		&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
+			Usage: "`allow|omit` images in the results of builtin; omit is for models that take none"},
+		&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,
+			Usage: "let the tools and pages of builtin read any file, not only those in the roots of the host"},
+		&ucli.StringFlag{Name: "config", Category: children,
+			Usage: "run the children of `FILE`, which has tables [child.NAME]"},
+		&ucli.BoolFlag{Name: "eager", Category: children,
+			Usage: "start all children when a host connects, one per browser"},
+		&ucli.BoolFlag{Name: "no-child", Category: children,
+			Usage: "run no child: offer bmcp's own tools only"},
+		&ucli.BoolFlag{Name: "no-bulk", Category: children,
+			Usage: "leave out browser_execute_bulk, because it runs tools without the host's " +
+				"confirmation of each"},
+		&ucli.StringFlag{Name: "max-inline", Category: large,
+			Usage: "cut results that have more than `SIZE`; browser_result reads the rest " +
+				"(default: 50KiB for those of builtin, no limit for those of other children)"},
+		&ucli.IntFlag{Name: "max-results", Category: large, Value: results.DefaultEntries,
+			Usage: "keep `N` results that were cut, each for 5 minutes after its last use"},
+		&ucli.BoolFlag{Name: "shared", Category: shared,
+			Usage: "show all hosts the one browser whole, without session_id"},
+		&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
+			DefaultText: "30m, with --hibernate 30 days",
+			Usage: "end a virtual browser after `DURATION` without a call, else after " +
+				"BROWSER_TIMEOUT_MINUTES; 0 means never"},
+		&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
+			Usage: "save and free a virtual browser unused for `DURATION`; the next call gets it back " +
+				"and says so"},
+		&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
+			Usage: "hide the pages of a virtual browser after `DURATION` without a call, until the next one; " +
+				"0 means never"},
+		&ucli.IntFlag{Name: "max-sessions", Category: shared, DefaultText: "0, no limit",
+			Usage: "keep `N` virtual browsers awake; other calls wait in order; one unused for 5s is " +
+				"hibernated to make room"},
+		&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
+			Usage: "close the least recently used tab of a virtual browser with more than `N`; " +
+				"0 means no limit"},
+		&ucli.StringSliceFlag{Name: "upload-root", Category: shared,
+			Usage: "let virtual browsers put files of the directory `DIR` into forms (repeatable; default: " +
+				"the working directory, unless that is or holds the home directory)"},
+		&ucli.StringSliceFlag{Name: "download-root", Category: shared,
+			Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
+		&ucli.StringFlag{Name: "state", Category: shared,
+			Usage: "start virtual browsers with the logins of state `NAME` (of bproxy or bpool; with " +
+				"pools: each lease)"},
+		&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
+		&ucli.StringFlag{Name: "env-file", Category: pools,
+			Usage: "read variables that the environment does not set from `FILE`, such as .env"},
+		&ucli.BoolFlag{Name: "pool", Category: pools, Usage: "use the browsers of the bpool service that runs"},
+		&ucli.StringFlag{Name: "socket", Category: pools,
+			Usage: "use the browsers of the bpool service that listens on `FILE`"},
+		&ucli.StringFlag{Name: "http", Category: front,
+			Usage: "speak streamable HTTP on `HOST:PORT` or PORT (to many hosts, in place of standard input " +
+				"and output)"},
+		&ucli.StringFlag{Name: "token-file", Category: front,
+			Usage: "require the token in `FILE` from every host"},
+		&ucli.BoolFlag{Name: "share-auth", Category: front,
+			Usage: "let all hosts use the logins of bmcp auth at children's servers"},
+		&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
+			Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
+	}, browserFlags(browser), []ucli.Flag{
+		&ucli.BoolFlag{Name: "extension", Category: browser,
+			Usage: "use a browser that joins by its extension (such as the one that a person uses; launch " +
+				"none)"},
+		&ucli.DurationFlag{Name: "idle", Category: browser, Value: 30 * time.Minute,
+			Usage: "stop the browser when nothing has used it for `DURATION`, else for " +
+				"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 means never"},
+	})
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true,
 			Examples: []string{
 				"claude mcp add browser -- bmcp           # Claude Code",
 				"bmcp config vscode                       # the entry for another host",
-				"bmcp --http 8931 --token-file FILE       # many hosts on one server",
+				"bmcp call navigate https://example.com   # one tool, from a shell",
 			},
-			Common: []string{"mcp", "tools", "browser", "no-headless", "profile", "extension", "state", "http"},
+			Common: []string{"mcp", "tools", "browser", "no-headless", "extension", "state", "http"},
 			Do:     command.Run,
 			Values: map[string]cli.Values{"--mcp": command.Specs, "--tools": command.Tools,
 				"--state": statecommand.OfferOwn},
-			Flags: slices.Concat([]ucli.Flag{
-				&ucli.StringSliceFlag{Name: "mcp", Category: children,
-					Usage: "offer the tools of the MCP server `[NAME=]SPEC` (builtin, an npm package, a command " +
-						"with its arguments, or a URL; repeatable; default: builtin)"},
-				&ucli.StringFlag{Name: "tools", Category: children,
-					Usage: "offer these tools of builtin: `NAME,…` (names, or the groups core, default, storage, " +
-						"network, vision, testing and all; default: default)"},
-				&ucli.StringFlag{Name: "page-tools", Category: children, Value: "tools",
-					Usage: "offer the tools that pages declare (WebMCP) by `tools|list|off`: by two tools, listed " +
-						"as page__NAME as well, or not"},
-				&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
-					Usage: "`allow|omit` images in the results of builtin; omit is for models that take none"},
-				&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,
-					Usage: "let the tools and pages of builtin read any file, not only those in the roots of the host"},
-				&ucli.StringFlag{Name: "config", Category: children,
-					Usage: "run the children of `FILE`, which has tables [child.NAME]"},
-				&ucli.BoolFlag{Name: "eager", Category: children,
-					Usage: "start all children when a host connects, one per browser"},
-				&ucli.BoolFlag{Name: "no-child", Category: children,
-					Usage: "run no child: offer bmcp's own tools only"},
-				&ucli.BoolFlag{Name: "no-bulk", Category: children,
-					Usage: "leave out browser_execute_bulk, because it runs tools without the host's " +
-						"confirmation of each"},
-				&ucli.StringFlag{Name: "max-inline", Category: large,
-					Usage: "cut results that have more than `SIZE`; browser_result reads the rest " +
-						"(default: 50KiB for those of builtin, no limit for those of other children)"},
-				&ucli.IntFlag{Name: "max-results", Category: large, Value: results.DefaultEntries,
-					Usage: "keep `N` results that were cut, each for 5 minutes after its last use"},
-				&ucli.BoolFlag{Name: "shared", Category: shared,
-					Usage: "show all hosts the one browser whole, without session_id"},
-				&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
-					DefaultText: "30m, with --hibernate 30 days",
-					Usage: "end a virtual browser after `DURATION` without a call, else after " +
-						"BROWSER_TIMEOUT_MINUTES; 0 means never"},
-				&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
-					Usage: "save and free a virtual browser unused for `DURATION`; the next call gets it back " +
-						"and says so"},
-				&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
-					Usage: "hide the pages of a virtual browser after `DURATION` without a call, until the next one; " +
-						"0 means never"},
-				&ucli.IntFlag{Name: "max-sessions", Category: shared, DefaultText: "0, no limit",
-					Usage: "keep `N` virtual browsers awake; other calls wait in order; one unused for 5s is " +
-						"hibernated to make room"},
-				&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
-					Usage: "close the least recently used tab of a virtual browser with more than `N`; " +
-						"0 means no limit"},
-				&ucli.StringSliceFlag{Name: "upload-root", Category: shared,
-					Usage: "let virtual browsers put files of the directory `DIR` into forms (repeatable; default: " +
-						"the working directory, unless that is or holds the home directory)"},
-				&ucli.StringSliceFlag{Name: "download-root", Category: shared,
-					Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
-				&ucli.StringFlag{Name: "state", Category: shared,
-					Usage: "start virtual browsers with the logins of state `NAME` (of bproxy or bpool; with " +
-						"pools: each lease)"},
-				&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
-				&ucli.StringFlag{Name: "env-file", Category: pools,
-					Usage: "read variables that the environment does not set from `FILE`, such as .env"},
-				&ucli.BoolFlag{Name: "pool", Category: pools, Usage: "use the browsers of the bpool service that runs"},
-				&ucli.StringFlag{Name: "socket", Category: pools,
-					Usage: "use the browsers of the bpool service that listens on `FILE`"},
-				&ucli.StringFlag{Name: "http", Category: front,
-					Usage: "speak streamable HTTP on `HOST:PORT` or PORT (to many hosts, in place of standard input " +
-						"and output)"},
-				&ucli.StringFlag{Name: "token-file", Category: front,
-					Usage: "require the token in `FILE` from every host"},
-				&ucli.BoolFlag{Name: "share-auth", Category: front,
-					Usage: "let all hosts use the logins of bmcp auth at children's servers"},
-				&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
-					Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
-			}, browserFlags(browser), []ucli.Flag{
-				&ucli.BoolFlag{Name: "extension", Category: browser,
-					Usage: "use a browser that joins by its extension (such as the one that a person uses; launch " +
-						"none)"},
-				&ucli.DurationFlag{Name: "idle", Category: browser, Value: 30 * time.Minute,
-					Usage: "stop the browser when nothing has used it for `DURATION`, else for " +
-						"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 means never"},
-			}, flags.Owner("Life:", "stop")),
+			Flags: slices.Concat(server, flags.Owner("Life:", "stop")),
 		},
 		Old: map[string]string{"browser-path": "browser", "no-vscode": "",
 			"session-throttle": "throttle", "max-browsers": "max-sessions"},
@@ -133,6 +137,32 @@ func main() {
 					&ucli.BoolFlag{Name: "end", Usage: "delete the login"},
 					&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute,
 						Usage: "wait `DURATION` for the person who logs in"}}},
+			{Name: "call", Group: shell, Usage: "run one tool, in a browser that stays for the next call",
+				ArgsUsage: "[TOOL [ARG…]]",
+				Examples: []string{
+					"bmcp call navigate https://example.com",
+					"bmcp call snapshot        # what is on the page, with a ref for each element",
+					"bmcp call click e5",
+				},
+				Do: command.Call, Help: command.CallHelp,
+				Values: map[string]cli.Values{"TOOL": command.OfferCall, "ARG": command.OfferCall,
+					"--session": command.OfferSessions},
+				Flags: slices.Concat(session, []ucli.Flag{
+					&ucli.StringFlag{Name: "save", Category: result,
+						Usage: "write the result to `FILE`: its picture or other data, or else its text; - is " +
+							"standard output (default: data to a new file in the working directory)"},
+					&ucli.BoolFlag{Name: "batch", Category: result,
+						Usage: "make the calls of standard input, one a line, and print a line of JSON for each"},
+					&ucli.BoolFlag{Name: "bail", Category: result, Usage: "with --batch: end at the first error"},
+					&ucli.IntFlag{Name: "bind-pid", Category: started,
+						Usage: "end the session when process `PID` has ended (default: the program that calls)"},
+				}, command.CallFlags(server, started))},
+			{Name: "sessions", Group: shell, Usage: "list the sessions of call", Do: command.Sessions},
+			{Name: "end", Group: shell, Usage: "end a session of call", ArgsUsage: "[SESSION]", Do: command.End,
+				Values: map[string]cli.Values{"SESSION": command.OfferSessions},
+				Flags: slices.Concat(session, []ucli.Flag{
+					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"}})},
+			{Name: "calls", Hidden: true, Usage: "keep the sessions of call", Do: command.Service},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold,
 				Flags: slices.Concat(flags.Owner("", "stop"), []ucli.Flag{
 					&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second,

@@ -102,6 +102,8 @@ type Command struct {
 	// completions; those of the program are its commands' too.
 	Values map[string]Values
 	Do     func(*Context) error // nil of a program that only has commands
+	// Help is what --help shows besides; or instead, with words.
+	Help func(env *Env, words []string) (string, error)
 }
 
 // Program is a command with subcommands.
@@ -204,8 +206,17 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	args, err := parse(p, words)
 	c := args.command
 	switch {
+	case (args.given["help"] || args.given["h"]) && c.Help != nil && len(args.rest) > 0:
+		text, err := c.Help(env, args.rest)
+		fmt.Fprint(env.Stdout, text)
+		return err
 	case args.given["help"], args.given["h"]:
 		help(env.Stdout, p, c, env.width(80), args.given["all"])
+		if c.Help != nil {
+			text, err := c.Help(env, nil)
+			fmt.Fprint(env.Stdout, "\n", text)
+			return err
+		}
 		return nil
 	case args.given["version"]:
 		return printVersion(env.Stdout, p.Name, slices.Contains(args.flags, "--output=json"))

@@ -39,6 +39,7 @@ const (
 	NotOwned      = "not_owned"      // the browser is somebody else's to launch and stop
 	Unavailable   = "unavailable"    // no such browser, no display
 	TryAgain      = "try_again"      // timed out, profile in use, shutting down
+	Stopping      = "stopping"       // about to end, with nothing done: another one may be started
 	Failed        = "failed"         // anything else
 
 	PoolNotFound     = "pool_not_found"
@@ -61,7 +62,7 @@ const (
 // exits maps the codes to exit codes.
 var exits = map[string]int{
 	BadRequest: exit.Usage, UnknownMethod: exit.Usage, NotOwned: exit.Usage,
-	Unavailable: exit.Unavailable, TryAgain: exit.TryAgain, Failed: exit.Failed,
+	Unavailable: exit.Unavailable, TryAgain: exit.TryAgain, Stopping: exit.TryAgain, Failed: exit.Failed,
 	PoolNotFound: exit.Unavailable, InstanceNotFound: exit.Unavailable, LeaseNotFound: exit.Unavailable,
 	LeaseEnded:  exit.Unavailable,
 	NoneHealthy: exit.Unavailable, LeaseTimeout: exit.TryAgain, QueueFull: exit.TryAgain, BadConfig: exit.Config,
@@ -268,11 +269,11 @@ func Serve(ctx context.Context, l net.Listener, handle Handler) {
 
 func serve(ctx context.Context, c net.Conn, handle Handler) {
 	defer c.Close()
-	uid, err := peerUID(c)
+	peer, err := peerOf(c)
 	if err != nil {
 		return // it has ended already
 	}
-	ctx, cancel := context.WithCancel(WithPeer(ctx, &Peer{uid}))
+	ctx, cancel := context.WithCancel(WithPeer(ctx, peer))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()

@@ -8,6 +8,8 @@ type Peer struct {
 	// UID is the user that opened the connection; -1 on Windows, where the directory
 	// of the socket lets in no other user.
 	UID int
+	// PID is the process that opened it, as this one sees processes; 0: it is not known.
+	PID int
 }
 
 type peerKey struct{}

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func peerUID(c net.Conn) (uid int, err error) {
-	return onDescriptor(c, func(fd int) (int, error) {
+func peerOf(c net.Conn) (*Peer, error) {
+	return onDescriptor(c, func(fd int) (*Peer, error) {
 		cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 		if err != nil {
-			return -1, err
+			return nil, err
 		}
-		return int(cred.Uid), nil
+		return &Peer{UID: int(cred.Uid)}, nil
 	})
 }

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func peerUID(c net.Conn) (uid int, err error) {
-	return onDescriptor(c, func(fd int) (int, error) {
+func peerOf(c net.Conn) (*Peer, error) {
+	return onDescriptor(c, func(fd int) (*Peer, error) {
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err != nil {
-			return -1, err
+			return nil, err
 		}
-		return int(cred.Uid), nil
+		return &Peer{UID: int(cred.Uid), PID: int(cred.Pid)}, nil
 	})
 }

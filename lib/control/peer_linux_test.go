@@ -19,6 +19,9 @@ func TestPeer(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		peers[PeerOf(ctx)]++
+		if pid := PeerOf(ctx).PID; pid != os.Getpid() {
+			t.Errorf("the peer is process %d, want %d", pid, os.Getpid())
+		}
 		return PeerOf(ctx).UID, nil
 	})
 	ask := func(want int) {

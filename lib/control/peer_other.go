@@ -4,4 +4,4 @@ package control
 
 import "net"
 
-func peerUID(net.Conn) (uid int, err error) { return -1, nil }
+func peerOf(net.Conn) (*Peer, error) { return &Peer{UID: -1}, nil }

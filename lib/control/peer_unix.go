@@ -9,17 +9,17 @@ import (
 )
 
 // onDescriptor calls f with the descriptor of a connection.
-func onDescriptor(c net.Conn, f func(fd int) (int, error)) (uid int, err error) {
+func onDescriptor(c net.Conn, f func(fd int) (*Peer, error)) (p *Peer, err error) {
 	s, ok := c.(syscall.Conn)
 	if !ok {
-		return -1, errors.New("the connection is not a socket")
+		return nil, errors.New("the connection is not a socket")
 	}
 	raw, err := s.SyscallConn()
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
-	if failed := raw.Control(func(fd uintptr) { uid, err = f(int(fd)) }); failed != nil {
-		return -1, failed
+	if failed := raw.Control(func(fd uintptr) { p, err = f(int(fd)) }); failed != nil {
+		return nil, failed
 	}
-	return uid, err
+	return p, err
 }

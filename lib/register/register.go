@@ -38,16 +38,20 @@ type Service struct {
 	// so, and Drop removes it.
 	Listed    func(*state.File) bool
 	Set, Drop func(*state.File)
-	Log       *slog.Logger
+	// Linger is how long connections may last after Close: who has asked reads the answer, and leaves.
+	Linger time.Duration
+	Log    *slog.Logger
 
 	ctx     context.Context // of the answers
 	end     context.CancelFunc
 	restore chan struct{}
-	running sync.WaitGroup
+	running sync.WaitGroup // but for
+	serving sync.WaitGroup // connections
 	handle  control.Handler
 
 	mu       sync.Mutex
 	listener net.Listener
+	closed   bool
 }
 
 // Open opens the socket and lists the program. On an error nothing is left.
@@ -98,9 +102,9 @@ func (s *Service) listen(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx.Err() != nil { // meanwhile it is closed
+	if s.closed {
 		l.Close()
-		return s.ctx.Err()
+		return nil
 	}
 	if s.listener != nil {
 		s.listener.Close() // the path is the new one's
@@ -141,7 +145,7 @@ func (s *Service) Serve(handle control.Handler) {
 func (s *Service) serveLocked() {
 	if s.handle != nil {
 		l := s.listener
-		s.running.Go(func() { control.Serve(s.ctx, l, s.handle) })
+		s.serving.Go(func() { control.Serve(s.ctx, l, s.handle) })
 	}
 }
 
@@ -156,12 +160,16 @@ func (s *Service) Restore() {
 // Close takes the socket and the entry away, and returns when nobody is being
 // answered any more.
 func (s *Service) Close() error {
-	s.end()
 	s.mu.Lock()
+	s.closed = true
 	if s.listener != nil {
 		s.listener.Close()
 	}
 	s.mu.Unlock()
+	late := time.AfterFunc(s.Linger, s.end)
+	s.serving.Wait()
+	late.Stop()
+	s.end()
 	s.running.Wait()
 	return s.Store.UpdateWithin(dropBound, func(f *state.File) error {
 		s.Drop(f)

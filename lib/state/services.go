@@ -122,6 +122,20 @@ func (f *File) DropPools(process proc.Identity) {
 	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return p.Process == process })
 }
 
+// CallService is the service of bmcp call.
+type CallService struct {
+	Process proc.Identity `json:"process"`
+	Control string        `json:"control"`
+}
+
+// SetCalls lists the service, in the place of an earlier one.
+func (f *File) SetCalls(s CallService) { f.Calls = []CallService{s} }
+
+// DropCalls removes the process's entry.
+func (f *File) DropCalls(process proc.Identity) {
+	f.Calls = slices.DeleteFunc(f.Calls, func(s CallService) bool { return s.Process == process })
+}
+
 // tidyServices drops the entries of dead services, and their sockets. What is
 // left of their directories is an instance that is dead.
 func (f *File) tidyServices() {
@@ -134,6 +148,7 @@ func (f *File) tidyServices() {
 	}
 	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool { return drop(p.Process, p.Control, p.Dir) })
 	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return drop(p.Process, p.Control, p.Dir) })
+	f.Calls = slices.DeleteFunc(f.Calls, func(s CallService) bool { return drop(s.Process, s.Control, "") })
 }
 
 // dead reports whether a service has ended; its socket goes then.

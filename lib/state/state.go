@@ -30,6 +30,7 @@ type File struct {
 	Instances []Instance    `json:"instances"`
 	Proxies   []Proxy       `json:"proxies"`
 	Pools     []PoolService `json:"pools"`
+	Calls     []CallService `json:"calls,omitempty"`
 	Ports     []Port        `json:"ports"`
 	Exits     []Exit        `json:"exits"`
 
@@ -211,7 +212,7 @@ type member struct {
 // members are those of the file that this program knows, the version first.
 func (f *File) members() []member {
 	return []member{{"v", &f.V}, {"instances", &f.Instances}, {"proxies", &f.Proxies}, {"pools", &f.Pools},
-		{"ports", &f.Ports}, {"exits", &f.Exits}}
+		{"calls", &f.Calls}, {"ports", &f.Ports}, {"exits", &f.Exits}}
 }
 
 func (f *File) bytes() []byte {
@@ -223,6 +224,9 @@ func (f *File) bytes() []byte {
 	out.MustSet("instances", notNil(f.Instances))
 	out.MustSet("proxies", notNil(f.Proxies))
 	out.MustSet("pools", notNil(f.Pools))
+	if len(f.Calls) > 0 || out.Raw("calls") != nil { // which an earlier version does not know
+		out.MustSet("calls", notNil(f.Calls))
+	}
 	out.SetRaw("ports", encodePorts(f.Ports))
 	out.MustSet("exits", notNil(f.Exits))
 	line, _ := out.MarshalJSON() // a record always marshals

@@ -70,24 +70,11 @@ func serve(c *cli.Context, serves *bool) error {
 	if err := conflicts(c); err != nil {
 		return err
 	}
-	children, err := children(c)
-	if err != nil {
-		return err
-	}
-	useLogins(c, children)
-	only, err := toolNames(c, children)
-	if err != nil {
-		return err
-	}
-	browsers, err := browsers(c, children)
+	options, err := serverOptions(c, func(*source.Sessions) {})
 	if err != nil {
 		return err
 	}
 	owner, err := flags.ReadOwner(c)
-	if err != nil {
-		return err
-	}
-	large, err := largeOf(c)
 	if err != nil {
 		return err
 	}
@@ -112,14 +99,7 @@ func serve(c *cli.Context, serves *bool) error {
 	now := lifetime.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
-	logins, _ := statecommand.Store(c) // without a directory there are none
-	co := coordinator.New(coordinator.Options{
-		Children: children, Tools: only, Dir: project(c), States: logins, Source: browsers, Release: cli.Release(),
-		CacheDir: cacheDir(c.Getenv, c.Home()), Detect: detect, Large: large,
-		Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"), NoImages: c.String("image-responses") == "omit",
-		AllFiles:      c.Bool("allow-unrestricted-file-access"),
-		ListPageTools: c.String("page-tools") == "list", Stderr: c.Messages, Log: c.Log,
-	})
+	co := coordinator.New(options)
 	*serves = true
 	end := func() error { return nil }
 	if web != nil {
@@ -152,6 +132,28 @@ func serve(c *cli.Context, serves *bool) error {
 		err = cmp.Or(err, fmt.Errorf("not everything has ended within %v: it ends with bmcp", closeTimeout))
 	}
 	return err
+}
+
+// serverOptions are those of the server that the flags describe; adjust changes how hosts share the one browser.
+func serverOptions(c *cli.Context, adjust func(*source.Sessions)) (o coordinator.Options, err error) {
+	o = coordinator.Options{Dir: project(c), Release: cli.Release(), CacheDir: cacheDir(c.Getenv, c.Home()),
+		Detect: detect, Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"),
+		NoImages: c.String("image-responses") == "omit", AllFiles: c.Bool("allow-unrestricted-file-access"),
+		ListPageTools: c.String("page-tools") == "list",
+		Stderr:        c.Messages, Log: c.Log}
+	o.States, _ = statecommand.Store(c) // without a directory there are none
+	if o.Children, err = children(c); err != nil {
+		return o, err
+	}
+	useLogins(c, o.Children)
+	if o.Tools, err = toolNames(c, o.Children); err != nil {
+		return o, err
+	}
+	if o.Large, err = largeOf(c); err != nil {
+		return o, err
+	}
+	o.Source, err = browsers(c, o.Children, adjust)
+	return o, err
 }
 
 // collectEarly has memory collected when it has grown by half, and not only when it
@@ -444,7 +446,7 @@ func checkState(c *cli.Context, ch choice) error {
 }
 
 // browsers are those that are chosen.
-func browsers(c *cli.Context, children []child.Spec) (source.Source, error) {
+func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sessions)) (source.Source, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -510,6 +512,7 @@ func browsers(c *cli.Context, children []child.Spec) (source.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	adjust(&how)
 	return source.Proxied(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
 }
 

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	. "btools/lib/cmdtest"
+)
+
+// callSite is a page with a title for each path, a button that counts, and a slow answer.
+func callSite(t *testing.T) string {
+	return Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprintf(w, "<title>Page %s</title><h1>Hello</h1>"+
+			"<button onclick=\"this.textContent='Clicked'\">Press</button><input aria-label='Name'>", r.URL.Path)
+	})
+}
+
+// called runs bmcp call, which must not fail.
+func called(w *World, args ...string) string {
+	w.T.Helper()
+	r := w.Run("bmcp", append([]string{"call"}, args...)...)
+	if r.Code != 0 {
+		w.T.Fatalf("call %v: exit %d\n%s%s", args, r.Code, r.Out, r.Err)
+	}
+	return r.Out
+}
+
+// agent is a program of its own that runs a shell script, which owns the sessions of its calls.
+func agent(w *World, script string) func() Result {
+	w.T.Helper()
+	path := w.Dir + "/agent"
+	if b, err := os.ReadFile("/bin/sh"); err != nil {
+		w.T.Fatal(err)
+	} else if _, err := os.Stat(path); err != nil {
+		if err := os.WriteFile(path, b, 0o700); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+	return func() Result { return w.Run(path, "-c", script) }
+}
+
+type callSession struct {
+	Session struct {
+		Name  string
+		Owner *struct {
+			PID  int
+			Name string
+		}
+		URL, Title string
+		Tabs       int `json:"tab_count"`
+	}
+}
+
+// callSessions are the sessions of bmcp call.
+func callSessions(w *World) (all []callSession) {
+	w.T.Helper()
+	for line := range strings.Lines(w.Run("bmcp", "sessions").Out) {
+		var s callSession
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			w.T.Fatalf("%q: %v", line, err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func TestCall(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	site := callSite(t)
+	if out := called(w, "navigate", site+"/a?x=1"); !strings.Contains(out, "Page /a") {
+		t.Errorf("navigate says %q", out)
+	}
+	ref := regexp.MustCompile(`button "Press" \[ref=(\w+)\]`).FindStringSubmatch(called(w, "browser_snapshot"))
+	if ref == nil {
+		t.Fatal("the snapshot has no button")
+	}
+	called(w, "click", ref[1])
+	out := called(w, "evaluate", "() => document.querySelector('button').textContent")
+	if !strings.Contains(out, "Clicked") {
+		t.Errorf("evaluate says %q", out)
+	}
+	if out := w.Pipe(`{"function":"() => 6 * 7"}`, "bmcp", "call", "evaluate", "-").Out; !strings.Contains(out, "42") {
+		t.Errorf("with arguments from standard input it says %q", out)
+	}
+	if s := callSessions(w); len(s) != 1 || s[0].Session.Owner == nil || s[0].Session.Owner.PID != os.Getpid() ||
+		s[0].Session.Title != "Page /a" || s[0].Session.Tabs != 1 {
+		t.Errorf("the sessions are %+v", s)
+	}
+
+	w.Run("bmcp", "call").Wants(t, 64, "name a tool")
+	w.Run("bmcp", "call", "navigat", site).Wants(t, 64, "did you mean navigate?")
+	w.Run("bmcp", "call", "navigate", site, "urll=x").Wants(t, 64, "bmcp call navigate URL")
+	w.Run("bmcp", "call", "click", "e999999").Wants(t, 1, "e999999")
+	w.Run("bmcp", "call", "--state", "none", "snapshot").Wants(t, 64, "bmcp end")
+	w.Pipe("[1]", "bmcp", "call", "evaluate", "-").Wants(t, 65, "not a JSON object")
+	if out := w.Run("bmcp", "call", "click", "--help").Out; !strings.Contains(out, "bmcp call click TARGET") {
+		t.Errorf("the help of a tool is %q", out)
+	}
+	if out := w.Run("bmcp", "call", "--help").Out; !strings.Contains(out, "take_screenshot") {
+		t.Errorf("the help is %q", out)
+	}
+
+	var result struct{ Content []struct{ Type, Text string } }
+	if err := json.Unmarshal([]byte(called(w, "--output", "json", "snapshot")), &result); err != nil ||
+		len(result.Content) == 0 {
+		t.Errorf("the whole result has %d parts: %v", len(result.Content), err)
+	}
+	dir := t.TempDir()
+	here := *w
+	for n, want := range []string{"take_screenshot.png", "take_screenshot-2.png"} {
+		c := here.Cmd("bmcp", "call", "take_screenshot")
+		c.Dir = dir
+		out, err := c.Output()
+		if b, _ := os.ReadFile(filepath.Join(dir, want)); err != nil || !strings.Contains(string(out), want) ||
+			!strings.HasPrefix(string(b), "\x89PNG") {
+			t.Errorf("screenshot %d: %v, it says %q, and the file has %d bytes", n, err, out, len(b))
+		}
+	}
+	if out := called(w, "--save", "-", "take_screenshot"); !strings.HasPrefix(out, "\x89PNG") {
+		t.Errorf("standard output gets %.20q in the place of the picture", out)
+	}
+	called(w, "--save", dir+"/page.txt", "snapshot")
+	if b, _ := os.ReadFile(dir + "/page.txt"); !strings.Contains(string(b), "Clicked") {
+		t.Errorf("the saved text is %q", b)
+	}
+
+	w.Offers(map[string][]string{
+		"bmcp call take_scr":        {"take_screenshot"},
+		"bmcp call click " + ref[1]: {ref[1]},
+	}, "bash")
+
+	w.Run("bmcp", "end").Wants(t, 0, "")
+	if s := callSessions(w); len(s) != 0 {
+		t.Errorf("after the end the sessions are %+v", s)
+	}
+	w.Run("bmcp", "end", "other").Wants(t, 69, "no session named other")
+}
+
+// Each agent has a session of its own, which ends with it; one with a name lasts.
+func TestCallOwners(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	site := callSite(t)
+	script := "bmcp call navigate " + site + "/%s && bmcp call evaluate '() => document.title'" +
+		" && bmcp call --session both evaluate '() => location.href'; bmcp sessions"
+	called(w, "--session", "both", "navigate", site+"/both")
+	var all sync.WaitGroup
+	for _, name := range []string{"one", "two", "three"} {
+		run := agent(w, fmt.Sprintf(script, name))
+		all.Go(func() {
+			r := run()
+			if !strings.Contains(r.Out, `"Page /`+name+`"`) || !strings.Contains(r.Out, "/both") || r.Code != 0 ||
+				!strings.Contains(r.Out, `"name":"agent"`) {
+				t.Errorf("agent %s: exit %d\n%s%s", name, r.Code, r.Out, r.Err)
+			}
+		})
+	}
+	all.Wait()
+	Until(t, "the sessions of the agents end", func() bool {
+		s := callSessions(w)
+		return len(s) == 1 && s[0].Session.Name == "both"
+	})
+	w.Run("bmcp", "end", "both").Wants(t, 0, "")
+}
+
+// Of calls that race one starts the service; one whose call is cancelled disturbs no other; and a service that is
+// killed is told by the next call.
+func TestCallFaults(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	site := callSite(t)
+	var all sync.WaitGroup
+	for n := range 12 {
+		all.Go(func() {
+			name := fmt.Sprint("s", n%4)
+			if out := called(w, "--session", name, "navigate", site+"/"+name); !strings.Contains(out, "Page /"+name) {
+				t.Errorf("call %d says %q", n, out)
+			}
+		})
+	}
+	all.Wait()
+	if s := callSessions(w); len(s) != 4 {
+		t.Errorf("the sessions are %+v", s)
+	}
+	if b := w.Browsers(); len(b) != 1 {
+		t.Errorf("%d browsers run", len(b))
+	}
+
+	slow := w.Cmd("bmcp", "call", "--session", "s0", "evaluate", "() => new Promise(() => {})")
+	Start(t, slow)
+	Until(t, "the call runs", func() bool {
+		return strings.Contains(w.Run("bmcp", "sessions").Out, `"calls":1`)
+	})
+	slow.Process.Signal(syscall.SIGINT)
+	slow.Wait()
+	if code := slow.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("a call that was interrupted exits with %d", code)
+	}
+	if out := called(w, "--session", "s0", "evaluate", "() => document.title"); !strings.Contains(out, "Page /s0") {
+		t.Errorf("after it a call says %q", out)
+	}
+
+	var f struct {
+		Calls []struct{ Process struct{ PID int } }
+	}
+	b, _ := os.ReadFile(w.Dir + "/state/state.json")
+	if err := json.Unmarshal(b, &f); err != nil || len(f.Calls) != 1 {
+		t.Fatalf("the state file lists %+v, %v", f.Calls, err)
+	}
+	syscall.Kill(f.Calls[0].Process.PID, syscall.SIGKILL)
+	r := w.Run("bmcp", "call", "--session", "s1", "evaluate", "() => location.href")
+	if r.Code == 75 { // the socket was still open
+		r = w.Run("bmcp", "call", "--session", "s1", "evaluate", "() => location.href")
+	}
+	if r.Code != 0 || !strings.Contains(r.Out, "about:blank") || !strings.Contains(r.Err, site+"/s1") {
+		t.Errorf("after the service was killed: exit %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+}
+
+func TestCallBatch(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	site := callSite(t)
+	r := w.Pipe("navigate "+site+"/b\n# a remark\n\nevaluate '() => 1 + 1'\nnothing\n"+
+		`{"name":"browser_evaluate","arguments":{"function":"() => 3 + 4"}}`+"\n", "bmcp", "call", "--batch")
+	lines := strings.Split(strings.TrimSpace(r.Out), "\n")
+	if len(lines) != 4 || !strings.Contains(lines[1], "2") || !strings.Contains(lines[3], "7") || r.Code != 64 ||
+		!strings.Contains(lines[2], `"error":{"code":"bad_request"`) {
+		t.Errorf("exit %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+	r = w.Pipe("nothing\nevaluate '() => 1 + 1'\n", "bmcp", "call", "--batch", "--bail")
+	if n := strings.Count(r.Out, "\n"); n != 1 || r.Code != 64 {
+		t.Errorf("with --bail: exit %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+}

@@ -1,0 +1,155 @@
+package calls
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/mcp"
+	"btools/lib/mcp/front"
+)
+
+// host is the host of MCP that the calls of one session are together.
+type host struct {
+	server front.Host
+
+	mu    sync.Mutex
+	last  int // the number of the latest request
+	open  map[string]chan<- *jsonrpc.Message
+	dir   string // of the latest call; "": it may use no files
+	tools []json.RawMessage
+}
+
+// newHost begins to talk to a server.
+func newHost(hosts front.Hosts) *host {
+	h := &host{open: map[string]chan<- *jsonrpc.Message{}}
+	h.server = hosts.New(h.receive, false)
+	return h
+}
+
+// receive takes a message of the server.
+func (h *host) receive(to json.RawMessage, last bool, raw []byte) {
+	m, err := jsonrpc.Parse(raw)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case m.IsResponse():
+		if answer := h.open[string(m.ID)]; answer != nil {
+			delete(h.open, string(m.ID))
+			answer <- m
+		}
+	case m.Method == "notifications/tools/list_changed":
+		h.tools = nil
+	case m.IsRequest():
+		answer := h.answerLocked(m)
+		go h.handle(answer)
+	}
+}
+
+// answerLocked answers a request of the server.
+func (h *host) answerLocked(m *jsonrpc.Message) []byte {
+	switch m.Method {
+	case "ping":
+		return jsonrpc.Response(m.ID, json.RawMessage("{}"))
+	case "roots/list":
+		roots := json.RawMessage(`{"roots":[]}`)
+		if h.dir != "" {
+			u := url.URL{Scheme: "file", Path: filepath.ToSlash(h.dir)}
+			roots = json.RawMessage(`{"roots":[{"uri":` + string(jsonrpc.Quote(u.String())) + `}]}`)
+		}
+		return jsonrpc.Response(m.ID, roots)
+	}
+	return jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "a shell has no %s", m.Method))
+}
+
+func (h *host) handle(raw []byte) { h.server.Handle(jsonrpc.Parse(raw)) }
+
+// request makes a request. If the context ends, it is cancelled.
+func (h *host) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	answer := make(chan *jsonrpc.Message, 1)
+	h.mu.Lock()
+	h.last++
+	id := strconv.Itoa(h.last)
+	h.open[id] = answer
+	h.mu.Unlock()
+	h.handle(jsonrpc.Request(json.RawMessage(id), method, params))
+	select {
+	case m := <-answer:
+		return m.Result, jsonrpc.ErrorOf(m)
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	delete(h.open, id)
+	h.mu.Unlock()
+	h.handle(jsonrpc.Request(nil, "notifications/cancelled", json.RawMessage(`{"requestId":`+id+`}`)))
+	return nil, context.Cause(ctx)
+}
+
+// initialize introduces the host.
+func (h *host) initialize(ctx context.Context, release string) error {
+	_, err := h.request(ctx, "initialize", json.RawMessage(`{"protocolVersion":"`+mcp.Legacy+
+		`","capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"bmcp call","version":`+
+		string(jsonrpc.Quote(release))+`}}`))
+	if err == nil {
+		h.handle(jsonrpc.Request(nil, "notifications/initialized", nil))
+	}
+	return err
+}
+
+// moveTo says in which directory the next call is made.
+func (h *host) moveTo(dir string) {
+	h.mu.Lock()
+	moved := h.dir != dir
+	h.dir = dir
+	h.mu.Unlock()
+	if moved {
+		h.handle(jsonrpc.Request(nil, "notifications/roots/list_changed", nil))
+	}
+}
+
+// list are the tools that there are now.
+func (h *host) list(ctx context.Context) ([]json.RawMessage, error) {
+	h.mu.Lock()
+	all := h.tools
+	h.mu.Unlock()
+	if all != nil {
+		return all, nil
+	}
+	params := json.RawMessage("{}")
+	for {
+		result, err := h.request(ctx, "tools/list", params)
+		if err != nil {
+			return nil, err
+		}
+		for tool := range jsonrpc.Elements(jsonrpc.Get(result, "tools")) {
+			all = append(all, shown(tool))
+		}
+		next := jsonrpc.Get(result, "nextCursor")
+		if next == nil {
+			break
+		}
+		params = json.RawMessage(`{"cursor":` + string(next) + `}`)
+	}
+	h.mu.Lock()
+	h.tools = all
+	h.mu.Unlock()
+	return all, nil
+}
+
+// shown is a tool without the argument that chooses a session: a call has one.
+func shown(tool json.RawMessage) json.RawMessage {
+	schema := jsonrpc.Get(tool, "inputSchema")
+	properties := jsonrpc.Get(schema, "properties")
+	if jsonrpc.Get(properties, "session_id") == nil {
+		return tool
+	}
+	properties = jsonrpc.Delete(properties, "session_id")
+	return jsonrpc.Set(tool, "inputSchema", jsonrpc.Set(schema, "properties", properties))
+}

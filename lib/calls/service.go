@@ -1,0 +1,507 @@
+// Package calls is how a shell runs the tools of an agent, one command a call. A service in the background keeps the
+// sessions between two calls: each is a host of MCP with a browser of its own, belongs to the program that makes the
+// calls, and ends with it. How a tool's command line is read stands in toolline, where the browsers come from in the
+// servers that the service is given.
+package calls
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/agent/toolline"
+	"btools/lib/control"
+	"btools/lib/jsonrpc"
+	"btools/lib/mcp/front"
+	"btools/lib/proc"
+	"btools/lib/wait"
+)
+
+const (
+	// Idle is how long a session lasts that nobody calls, and Hibernate how long until its browser is freed.
+	Idle      = 30 * time.Minute
+	Hibernate = 5 * time.Minute
+	// startTimeout is how long a server may take to be ready for a session. Browsers start later, with a call.
+	startTimeout = 30 * time.Second
+)
+
+// Server is a server of MCP with the browsers of sessions.
+type Server interface {
+	front.Hosts
+	Close()
+}
+
+// Service keeps sessions. Set its fields before use.
+type Service struct {
+	Release string // of bmcp
+	// Open opens a server for the sessions that start with these options of bmcp.
+	Open func(options []string) (Server, error)
+	// Stop is called, once, when no session is left.
+	Stop func()
+	// Memory is a file for what the service would lose if it were killed.
+	Memory string
+	Log    *slog.Logger
+
+	memory memory
+	work   sync.WaitGroup // sessions, until nothing of them is left
+
+	mu       sync.Mutex
+	sessions map[string]*session // by key
+	servers  map[string]*server  // by their options
+	lost     map[string]string   // the pages of sessions of an earlier service, by key
+	stopping bool
+}
+
+// server is a Server that sessions share.
+type server struct {
+	open   func() (Server, error)
+	users  int
+	closed chan struct{} // nil while it is used; closed when nothing of it is left
+}
+
+// session is one that calls have.
+type session struct {
+	key, name string
+	owner     proc.Ancestor // of whom the session of a name may have the Identity only
+	owned     bool          // by a process: else it belongs to the user
+	options   []string
+	began     time.Time
+
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	ready chan struct{} // closed when host and err are set
+	gone  chan struct{} // closed when nothing of it is left
+	host  *host
+	err   error
+
+	// Under the lock of the service:
+	calls int // that run
+	used  time.Time
+	timer wait.Timer
+	page  page
+}
+
+// Target says which session a call is for.
+type Target struct {
+	// Session is its name; "": it is that of the program that calls.
+	Session string `json:"session,omitempty"`
+	// Owner is the process with whose end it ends; nil: the program that calls, or nothing but being unused for a
+	// session with a name.
+	Owner *proc.Identity `json:"owner,omitempty"`
+	// Options are those of bmcp with which it starts.
+	Options []string `json:"options,omitempty"`
+	Release string   `json:"release"`
+}
+
+// Request is the parameters of call.
+type Request struct {
+	Target
+	Dir  string `json:"dir,omitempty"` // whose files the call may use; "": none
+	Tool string `json:"tool,omitempty"`
+	// Arguments are those of the tool; nil: Words are.
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Words     []string        `json:"words,omitempty"`
+	// Line is the tool and its arguments in the place of all these, as toolline.Line reads them.
+	Line string `json:"line,omitempty"`
+}
+
+// Answer is the answer to call.
+type Answer struct {
+	Result json.RawMessage `json:"result"`          // as MCP has it
+	Notes  []string        `json:"notes,omitempty"` // for the person who calls
+}
+
+// Tools is the answer to tools.
+type Tools struct {
+	Tools []json.RawMessage `json:"tools"` // nil: there is no such session
+	Refs  []string          `json:"refs,omitempty"`
+}
+
+// Session is a session as sessions lists it.
+type Session struct {
+	Name    string   `json:"name,omitempty"` // "": it belongs to its owner alone
+	Owner   *Owner   `json:"owner"`          // null: the user
+	URL     string   `json:"url,omitempty"`  // of the tab that the latest result was of
+	Title   string   `json:"title,omitempty"`
+	Tabs    int      `json:"tab_count"`
+	Calls   int      `json:"calls"` // that run
+	Idle    float64  `json:"idle_seconds"`
+	Options []string `json:"options,omitempty"`
+}
+
+// Owner is the process with whose end a session ends.
+type Owner struct {
+	PID  int    `json:"pid"`
+	Name string `json:"name,omitempty"`
+}
+
+// EndRequest is the parameters of end.
+type EndRequest struct {
+	Target
+	All bool `json:"all,omitempty"`
+}
+
+// Ended is the answer to end: how many sessions have ended.
+type Ended struct {
+	Sessions int `json:"sessions"`
+}
+
+// Methods are what the service answers on its control socket.
+func (s *Service) Methods() *control.Mux {
+	s.sessions, s.servers = map[string]*session{}, map[string]*server{}
+	s.memory.path = s.Memory
+	s.lost = s.memory.load()
+	m := &control.Mux{Program: "bmcp call"}
+	control.Handle(m, "call", func(ctx context.Context, r Request) (any, error) {
+		return control.Later(func() (any, error) { return s.call(ctx, r) }), nil
+	})
+	control.Handle(m, "tools", func(ctx context.Context, t Target) (any, error) {
+		return control.Later(func() (any, error) { return s.tools(ctx, t) }), nil
+	})
+	control.Handle(m, "sessions", func(context.Context, struct{}) (any, error) { return s.list(), nil })
+	control.Handle(m, "end", func(ctx context.Context, r EndRequest) (any, error) {
+		return control.Later(func() (any, error) { return s.endAsked(ctx, r) }), nil
+	})
+	return m
+}
+
+// errStopping answers a call that came when the service was about to end: the next one has another service.
+var errStopping = control.Errorf(control.Stopping, "the service of bmcp call is stopping")
+
+// key is the name of a target's session in the table. Who says whose it is otherwise.
+func (t *Target) key(ctx context.Context) (key string, owner proc.Ancestor, owned bool) {
+	if t.Owner != nil {
+		owner, owned = proc.Ancestor{Identity: *t.Owner}, true
+	} else if peer := control.PeerOf(ctx); t.Session == "" && peer != nil {
+		owner, owned = ownerOf(proc.Ancestors(peer.PID))
+	}
+	switch {
+	case t.Session != "":
+		return "name " + t.Session, owner, owned
+	case owned:
+		return fmt.Sprintf("process %d %d", owner.PID, owner.Start), owner, true
+	}
+	return "user", owner, false
+}
+
+// call runs a tool.
+func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
+	x, notes, err := s.begin(ctx, &r.Target)
+	if err != nil {
+		return nil, err
+	}
+	defer s.done(x)
+	select {
+	case <-x.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if x.err != nil {
+		return nil, x.err
+	}
+	x.host.moveTo(r.Dir)
+	all, err := x.host.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tool, arguments, err := r.read(all)
+	if err != nil {
+		return nil, err
+	}
+	result, err := x.host.request(ctx, "tools/call", json.RawMessage(`{"name":`+string(jsonrpc.Quote(tool.Name))+
+		`,"arguments":`+string(arguments)+`}`))
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	x.page.see(result)
+	s.mu.Unlock()
+	s.memory.note(s.pages)
+	return &Answer{result, notes}, nil
+}
+
+// pages are those of the sessions, by their keys.
+func (s *Service) pages() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.lost)
+	for key, x := range s.sessions {
+		all[key] = x.page.url
+	}
+	return all
+}
+
+// read reads which tool is called, and its arguments.
+func (r *Request) read(all []json.RawMessage) (tool toolline.Tool, arguments json.RawMessage, err error) {
+	if r.Line != "" {
+		return toolline.Line(all, r.Line)
+	}
+	if tool, err = toolline.Find(all, r.Tool); err != nil {
+		return tool, nil, err
+	}
+	if r.Arguments != nil {
+		arguments, err = tool.JSON(r.Arguments)
+	} else {
+		arguments, err = tool.Arguments(r.Words)
+	}
+	return tool, arguments, err
+}
+
+// begin begins a call on the session that a target names, which starts if there is none.
+func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []string, err error) {
+	key, owner, owned := t.key(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.Release != s.Release {
+		if len(s.sessions) == 0 {
+			s.stopLocked()
+		} else {
+			notes = append(notes, fmt.Sprintf("the service in the background is of version %s and goes on until its "+
+				"sessions end: bmcp end --all ends them", s.Release))
+		}
+	}
+	for x = s.sessions[key]; x != nil && x.ctx.Err() != nil; x = s.sessions[key] { // it is about to end
+		s.mu.Unlock()
+		select {
+		case <-x.gone:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		s.mu.Lock()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	switch {
+	case s.stopping:
+		return nil, nil, errStopping
+	case x == nil:
+		x = &session{key: key, name: t.Session, owner: owner, owned: owned, options: t.Options, began: time.Now(),
+			ready: make(chan struct{}), gone: make(chan struct{})}
+		x.ctx, x.end = context.WithCancelCause(context.Background())
+		s.sessions[key] = x
+		s.work.Go(func() { s.run(x) })
+		if page, ok := s.lost[key]; ok {
+			delete(s.lost, key)
+			notes = append(notes, "the service in the background was killed, and with it this session: its page "+
+				cmp.Or(page, "about:blank")+" and its cookies are lost, and it begins anew")
+		}
+		if !owned && t.Session == "" {
+			notes = append(notes, fmt.Sprintf("it can't be told which program makes this call, so the session is the "+
+				"user's, and ends after %v without a call: --session NAME and --bind-pid PID name another", Idle))
+		}
+	case len(t.Options) > 0 && !slices.Equal(t.Options, x.options):
+		return nil, nil, &control.Error{Code: control.SessionExists, Message: "the session has begun with other " +
+			"options: " + cmp.Or(strings.Join(x.options, " "), "none"),
+			Hint: "bmcp end ends it; --session NAME starts another one beside it"}
+	}
+	x.calls++
+	x.timer.Stop()
+	return x, notes, nil
+}
+
+// done ends a call.
+func (s *Service) done(x *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.used = time.Now()
+	if x.calls--; x.calls == 0 && x.ctx.Err() == nil {
+		x.timer.Start(Idle, func() { s.endUnused(x) })
+	}
+}
+
+func (s *Service) endUnused(x *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x.calls == 0 && time.Since(x.used) >= Idle {
+		x.end(errUnused)
+	}
+}
+
+var (
+	errUnused  = errors.New("the session was not used for " + Idle.String())
+	errAsked   = errors.New("the session was ended")
+	errOwner   = errors.New("the owner of the session has ended")
+	errStopped = errors.New("the service of bmcp call was stopped")
+)
+
+// run starts a session, and ends it when its time has come.
+func (s *Service) run(x *session) {
+	if x.owned {
+		s.work.Go(func() {
+			if x.owner.Wait(x.ctx) == nil {
+				x.end(errOwner)
+			}
+		})
+	}
+	key := strings.Join(x.options, "\n")
+	at := s.use(key, x.options)
+	opened, err := at.open()
+	if err == nil {
+		h := newHost(opened)
+		ctx, cancel := context.WithTimeout(x.ctx, startTimeout)
+		err = h.initialize(ctx, s.Release)
+		cancel()
+		x.host = h
+	}
+	x.err = err
+	close(x.ready)
+	if err == nil {
+		<-x.ctx.Done()
+	}
+	s.mu.Lock()
+	x.end(errStopped)
+	x.timer.Stop()
+	s.mu.Unlock()
+	if x.host != nil {
+		x.host.server.Close()
+	}
+	s.leave(key, at, opened)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, x.key)
+	close(x.gone)
+	if len(s.sessions) == 0 {
+		s.stopLocked()
+	}
+}
+
+// stopLocked stops the service.
+func (s *Service) stopLocked() {
+	if !s.stopping {
+		s.stopping = true
+		s.Stop()
+	}
+}
+
+// use is the server for sessions with these options. One that is about to close is waited for, as it may have the
+// profile.
+func (s *Service) use(key string, options []string) *server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		at := s.servers[key]
+		if at == nil {
+			at = &server{open: sync.OnceValues(func() (Server, error) { return s.Open(options) })}
+			s.servers[key] = at
+		}
+		if at.closed == nil {
+			at.users++
+			return at
+		}
+		s.mu.Unlock()
+		<-at.closed
+		s.mu.Lock()
+	}
+}
+
+// leave ends a session's use of a server, which closes after its last one.
+func (s *Service) leave(key string, at *server, opened Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.users--; at.users > 0 {
+		return
+	}
+	at.closed = make(chan struct{})
+	s.mu.Unlock()
+	if opened != nil {
+		opened.Close()
+	}
+	s.mu.Lock()
+	delete(s.servers, key)
+	close(at.closed)
+}
+
+// Close ends all sessions, and returns when nothing is left of them.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.stopping = true
+	for _, x := range s.sessions {
+		x.end(errStopped)
+	}
+	s.mu.Unlock()
+	s.work.Wait()
+	s.memory.forget()
+}
+
+// known returns the session that a target names, nil if there is none.
+func (s *Service) known(ctx context.Context, t *Target) *session {
+	key, _, _ := t.key(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[key]
+}
+
+// tools are those of a session that is there.
+func (s *Service) tools(ctx context.Context, t Target) (*Tools, error) {
+	x := s.known(ctx, &t)
+	if x == nil || !wait.Closed(x.ready) || x.err != nil {
+		return &Tools{}, nil
+	}
+	all, err := x.host.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Tools{all, x.page.refs}, nil
+}
+
+// list lists the sessions, the oldest first.
+func (s *Service) list() []Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began := make([]*session, 0, len(s.sessions))
+	for _, x := range s.sessions {
+		began = append(began, x)
+	}
+	slices.SortFunc(began, func(a, b *session) int { return a.began.Compare(b.began) })
+	all := make([]Session, 0, len(began))
+	for _, x := range began {
+		now := Session{Name: x.name, URL: x.page.url, Title: x.page.title, Tabs: x.page.tabs, Calls: x.calls,
+			Options: x.options}
+		if x.owned {
+			now.Owner = &Owner{x.owner.PID, cmp.Or(x.owner.Title, x.owner.Program)}
+		}
+		if x.calls == 0 {
+			now.Idle = time.Since(x.used).Seconds()
+		}
+		all = append(all, now)
+	}
+	return all
+}
+
+// endAsked ends the session that a target names, or all, and waits until nothing is left of them.
+func (s *Service) endAsked(ctx context.Context, r EndRequest) (*Ended, error) {
+	var ends []*session
+	if r.All {
+		s.mu.Lock()
+		for _, x := range s.sessions {
+			ends = append(ends, x)
+		}
+		s.mu.Unlock()
+	} else if x := s.known(ctx, &r.Target); x != nil {
+		ends = append(ends, x)
+	} else if r.Session != "" {
+		return nil, control.Errorf(control.SessionNotFound, "there is no session named %s", r.Session)
+	}
+	for _, x := range ends {
+		x.end(errAsked)
+	}
+	for _, x := range ends {
+		select {
+		case <-x.gone:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return &Ended{len(ends)}, nil
+}

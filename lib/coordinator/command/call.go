@@ -1,0 +1,405 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
+
+	"btools/lib/agent/source"
+	"btools/lib/agent/toolline"
+	"btools/lib/calls"
+	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/coordinator"
+	"btools/lib/exit"
+	"btools/lib/flags"
+	"btools/lib/jsonrpc"
+	"btools/lib/lifetime"
+	"btools/lib/proc"
+	"btools/lib/record"
+	"btools/lib/register"
+	"btools/lib/state"
+	"btools/lib/tools"
+)
+
+// Service runs the service of bmcp call, until no session is left.
+func Service(c *cli.Context) error {
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	now := lifetime.Signals(stop)
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
+	store, self := c.State(), proc.Self()
+	s := &calls.Service{Release: cli.Release(), Stop: func() { stop(nil) }, Log: c.Log,
+		Memory: filepath.Join(filepath.Dir(store.Path()), "calls.json"),
+		Open:   func(options []string) (calls.Server, error) { return open(c, options) }}
+	path, err := store.Socket(calls.Socket)
+	if err != nil {
+		return state.Explain(err)
+	}
+	entry := state.CallService{Process: self, Control: path}
+	reg := &register.Service{Store: store, Path: path, Shared: true, Log: c.Log, Linger: time.Second,
+		Listed: func(f *state.File) bool {
+			return slices.ContainsFunc(f.Calls, func(s state.CallService) bool { return reflect.DeepEqual(s, entry) })
+		},
+		Set:  func(f *state.File) { f.SetCalls(entry) },
+		Drop: func(f *state.File) { f.DropCalls(self) },
+	}
+	if err := reg.Open(ctx); err != nil {
+		return err
+	}
+	reg.Serve(s.Methods().Serve)
+	fmt.Fprintln(c.Stdout, calls.Ready)
+	<-ctx.Done()
+	ended := make(chan error, 1)
+	go func() {
+		err := reg.Close()
+		s.Close()
+		ended <- err
+	}()
+	select {
+	case err = <-ended:
+	case <-now:
+	}
+	return err
+}
+
+// open opens a server for the sessions that start with these options.
+func open(c *cli.Context, options []string) (calls.Server, error) {
+	var co *coordinator.Server
+	err := c.Parse(options, func(c *cli.Context) error {
+		o, err := serverOptions(c, func(how *source.Sessions) {
+			if how.Kind != source.SharedProfile {
+				how.Kind, how.Hibernate, how.Idle = source.SessionsOnly, calls.Hibernate, calls.Idle
+				how.UploadRoots = []string{"/"} // the tools have bounds of their own
+			}
+		})
+		if err == nil {
+			o.Large.OfAll, o.Large.MaxInline = true, maxInline // who reads has a pager
+			co = coordinator.New(o)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return co, nil
+}
+
+// sessionOptions are those of bmcp with which a session of bmcp call starts.
+func sessionOptions() []string {
+	names := []string{"mcp", "tools", "config", "extension", "pool", "socket", "pool-config", "env-file", "state",
+		"tab-limit", "allow-unrestricted-file-access", "image-responses",
+		"page-tools"}
+	for _, f := range flags.Browser("") {
+		names = append(names, f.Names()[0])
+	}
+	return names
+}
+
+// CallFlags are those of bmcp's flags with which a session of bmcp call can start, in another category.
+func CallFlags(of []ucli.Flag, category string) (all []ucli.Flag) {
+	names := sessionOptions()
+	for _, f := range of {
+		if !slices.Contains(names, f.Names()[0]) {
+			continue
+		}
+		switch old := f.(type) {
+		case *ucli.StringFlag:
+			f = &ucli.StringFlag{Name: old.Name, EnvVars: old.EnvVars, Usage: old.Usage, Value: old.Value,
+				DefaultText: old.DefaultText, Category: category}
+		case *ucli.StringSliceFlag:
+			f = &ucli.StringSliceFlag{Name: old.Name, EnvVars: old.EnvVars, Usage: old.Usage, Category: category}
+		case *ucli.BoolFlag:
+			f = &ucli.BoolFlag{Name: old.Name, Usage: old.Usage, Category: category}
+		case *ucli.IntFlag:
+			f = &ucli.IntFlag{Name: old.Name, Usage: old.Usage, Value: old.Value, Category: category}
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// target is the session that a command is for.
+func target(c *cli.Context) (t calls.Target, err error) {
+	t = calls.Target{Session: c.String("session"), Release: cli.Release()}
+	if c.IsSet("bind-pid") {
+		o, err := flags.ReadOwner(c)
+		if err != nil {
+			return t, err
+		}
+		t.Owner = o.PID
+	}
+	for _, name := range sessionOptions() {
+		if !c.IsSet(name) {
+			continue
+		}
+		values := []string{c.String(name)}
+		switch v := c.Value(name).(type) {
+		case ucli.StringSlice:
+			values = v.Value()
+		case bool:
+			if !v {
+				continue
+			}
+		}
+		for _, v := range values {
+			if slices.Contains([]string{"config", "socket", "pool-config", "env-file", "profile"}, name) ||
+				name == "browser" && strings.ContainsRune(v, filepath.Separator) {
+				if v, err = filepath.Abs(v); err != nil {
+					return t, err
+				}
+			}
+			t.Options = append(t.Options, "--"+name+"="+v)
+		}
+	}
+	if c.IsSet("profile") {
+		t.Options = append(t.Options, "--shared")
+	}
+	return t, nil
+}
+
+// client makes calls. With start, it starts the service if none runs.
+func client(c *cli.Context, start bool) *calls.Client {
+	cl := &calls.Client{Store: c.State(), Log: c.Messages}
+	if start {
+		cl.Start = func() (*exec.Cmd, error) {
+			path, err := os.Executable()
+			if err != nil {
+				return nil, err
+			}
+			cmd := exec.Command(path, "calls", "--log-level="+c.String("log-level"))
+			cmd.Dir, cmd.SysProcAttr = "/", background()
+			cmd.Env = append(os.Environ(), "BTOOLS_STATE="+c.State().Path())
+			return cmd, nil
+		}
+	}
+	return cl
+}
+
+// Call runs a tool, and prints its result.
+func Call(c *cli.Context) error {
+	args := c.Args()
+	switch {
+	case c.Bool("batch") && (len(args) > 0 || c.IsSet("save") || c.IsSet("output")):
+		return c.UsageError("--batch reads the tools from standard input, and prints JSON")
+	case c.Bool("bail") && !c.Bool("batch"):
+		return c.UsageError("--bail is for --batch")
+	case len(args) == 0 && !c.Bool("batch"):
+		return c.UsageError("name a tool: bmcp call --help lists them")
+	}
+	t, err := target(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	lifetime.Signals(stop)
+	cl := client(c, true)
+	defer cl.Close()
+	r := calls.Request{Target: t, Dir: project(c)}
+	if c.Bool("batch") {
+		err = batch(ctx, c, cl, r)
+	} else {
+		err = one(ctx, c, cl, r, args)
+	}
+	var by *lifetime.Interrupted
+	if errors.As(err, &by) {
+		return exit.Status(exit.Signalled + int(by.Signal))
+	}
+	return err
+}
+
+// one makes one call.
+func one(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request, args []string) error {
+	r.Tool, r.Words = args[0], args[1:]
+	if c.Dash() {
+		if len(r.Words) > 0 {
+			return c.UsageError("- reads all arguments from standard input, so there are no others")
+		}
+		var err error
+		if r.Arguments, err = io.ReadAll(c.Stdin); err != nil {
+			return cli.InputError(err)
+		}
+		if !json.Valid(r.Arguments) {
+			return exit.Errorf(exit.Data, "standard input is not a JSON object")
+		}
+	}
+	a, err := do(ctx, c, cl, r)
+	if err != nil {
+		return err
+	}
+	return show(c, args[0], a.Result)
+}
+
+// do makes a call, and tells its notes.
+func do(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request) (a calls.Answer, err error) {
+	if err = cl.Do(ctx, "call", r, &a); err != nil {
+		return a, err
+	}
+	for _, note := range a.Notes {
+		c.Log.Warn(note)
+	}
+	return a, nil
+}
+
+// batch makes the calls of standard input, a line each, and prints a line for each.
+func batch(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request) error {
+	lines := bufio.NewScanner(c.Stdin)
+	lines.Buffer(nil, control.MaxLine)
+	out := bufio.NewWriter(c.Stdout)
+	var failed error
+	for read := true; read && ctx.Err() == nil; {
+		next := make(chan struct{})
+		go func() {
+			defer close(next)
+			read = lines.Scan()
+		}()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		r.Line = strings.TrimSpace(lines.Text())
+		if !read || r.Line == "" || r.Line[0] == '#' {
+			continue
+		}
+		a, err := do(ctx, c, cl, r)
+		result := a.Result
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			result, _ = json.Marshal(map[string]any{"error": control.ErrorOf(err)})
+		} else if string(jsonrpc.Get(result, "isError")) == "true" {
+			err = exit.Status(exit.Failed)
+		}
+		out.Write(append(result, '\n'))
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		if err != nil {
+			failed = exit.Status(codeOf(err))
+			if c.Bool("bail") {
+				break
+			}
+		}
+	}
+	if err := lines.Err(); err != nil && failed == nil {
+		return cli.InputError(err)
+	}
+	return failed
+}
+
+// codeOf is the exit code of an error.
+func codeOf(err error) int {
+	var e *exit.Error
+	var status exit.Status
+	switch {
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return exit.Failed
+}
+
+// Sessions lists the sessions of bmcp call.
+func Sessions(c *cli.Context) error {
+	out, err := c.Output([]cli.Column{{Head: "NAME", Field: "session.name"},
+		{Head: "OWNER", Field: "session.owner.name"},
+		{Head: "PID", Field: "session.owner.pid"}, {Head: "TABS", Field: "session.tab_count"},
+		{Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds}, {Head: "TITLE", Field: "session.title"},
+		{Head: "URL", Field: "session.url"}}, cli.Schema(map[string]any{"session": calls.Session{}}), nil)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	lifetime.Signals(stop)
+	cl := client(c, false)
+	defer cl.Close()
+	var all []calls.Session
+	if err := cl.Do(ctx, "sessions", nil, &all); err != nil && !errors.Is(err, calls.ErrNoService) {
+		return err
+	}
+	for _, s := range all {
+		r := record.New()
+		r.MustSet("session", s)
+		if err := out.Write(r); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// End ends sessions of bmcp call.
+func End(c *cli.Context) error {
+	args := c.Args()
+	if len(args) > 1 || len(args) == 1 && (c.Bool("all") || c.IsSet("session")) {
+		return c.UsageError("name one session, none for that of the program that calls, or give --all")
+	}
+	t, err := target(c)
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		t.Session = args[0]
+	} else if c.Bool("all") {
+		t.Session = ""
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	lifetime.Signals(stop)
+	cl := client(c, false)
+	defer cl.Close()
+	var ended calls.Ended
+	err = cl.Do(ctx, "end", calls.EndRequest{Target: t, All: c.Bool("all")}, &ended)
+	switch {
+	case errors.Is(err, calls.ErrNoService) && t.Session != "":
+		return exit.Errorf(exit.Unavailable, "there is no session named %s", t.Session)
+	case errors.Is(err, calls.ErrNoService), err == nil && ended.Sessions == 0:
+		c.Log.Info("there is no session to end")
+		return nil
+	}
+	return err
+}
+
+// CallHelp is what --help says of a tool, or which tools there are.
+func CallHelp(env *cli.Env, words []string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	all := sessionTools(ctx, env).Tools
+	if len(words) == 0 {
+		return "Tools:\n" + toolline.List(all), nil
+	}
+	tool, err := toolline.Find(all, words[0])
+	return tool.Help(), err
+}
+
+// completeTimeout is how long a service may take to say which tools its session has.
+const completeTimeout = time.Second
+
+// sessionTools are the tools of the caller's session, or those that a new one has.
+func sessionTools(ctx context.Context, env *cli.Env) (t calls.Tools) {
+	cl := &calls.Client{Store: state.Open(env.Getenv)}
+	defer cl.Close()
+	target := calls.Target{Session: env.Getenv("BTOOLS_SESSION"), Release: cli.Release()}
+	if err := cl.Do(ctx, "tools", target, &t); err != nil || t.Tools == nil {
+		t.Tools = tools.List(nil)
+	}
+	return t
+}

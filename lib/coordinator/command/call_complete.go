@@ -1,0 +1,42 @@
+package command
+
+import (
+	"context"
+	"strings"
+
+	"btools/lib/agent/toolline"
+	"btools/lib/calls"
+	"btools/lib/cli"
+)
+
+// OfferCall offers tools, their arguments, and the elements of the last snapshot.
+func OfferCall(c *cli.Completion) {
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	t := sessionTools(ctx, c.Env)
+	for _, choice := range toolline.Complete(t.Tools, c.Args(), c.Word) {
+		c.Offer(choice.Word, choice.About)
+	}
+	if len(c.Args()) == 0 {
+		return
+	}
+	for _, ref := range t.Refs {
+		ref, about, _ := strings.Cut(ref, " ")
+		c.Offer(ref, about)
+	}
+}
+
+// OfferSessions offers the names of the sessions of bmcp call.
+func OfferSessions(c *cli.Completion) {
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	cl := &calls.Client{Store: c.State()}
+	defer cl.Close()
+	var all []calls.Session
+	cl.Do(ctx, "sessions", nil, &all) // without a service there are none
+	for _, s := range all {
+		if s.Name != "" {
+			c.Offer(s.Name, s.URL)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package command
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"os"
+	"slices"
+	"strings"
+
+	"btools/lib/cli"
+	"btools/lib/exit"
+	"btools/lib/terminal"
+)
+
+// content is a part of a tool's result.
+type content struct {
+	Type, Text, Data, MIMEType string
+	Resource                   struct{ Text, Blob, MIMEType string }
+}
+
+// binary is what a part has that is no text; false: nothing.
+func (p *content) binary() (data []byte, kind string, ok bool) {
+	text, kind := p.Data, p.MIMEType
+	if text == "" {
+		text, kind = p.Resource.Blob, p.Resource.MIMEType
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	return data, kind, err == nil && len(data) > 0
+}
+
+// show prints the result of a tool: its text, and where its pictures and other data are saved.
+func show(c *cli.Context, tool string, result json.RawMessage) error {
+	var r struct {
+		IsError bool
+		Content []content
+	}
+	if err := json.Unmarshal(result, &r); err != nil {
+		return err
+	}
+	if c.String("output") == "json" {
+		if _, err := fmt.Fprintf(c.Stdout, "%s\n", result); err != nil {
+			return err
+		}
+	} else if err := showParts(c, tool, r.Content, r.IsError); err != nil {
+		return err
+	}
+	if r.IsError {
+		return exit.Status(exit.Failed)
+	}
+	return nil
+}
+
+// showParts prints texts to standard output; or to standard error if they say why the tool has failed or if data goes
+// to standard output; or to the file of --save if there is no data.
+func showParts(c *cli.Context, tool string, parts []content, failed bool) error {
+	save, text := c.String("save"), io.Writer(c.Stdout)
+	hasData := slices.ContainsFunc(parts, func(p content) bool {
+		_, _, ok := p.binary()
+		return ok
+	})
+	switch {
+	case failed, save == "-" && hasData:
+		text = c.Messages
+	case save != "" && save != "-" && !hasData:
+		f, err := os.Create(save)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		text = f
+	case terminal.Is(c.Stdout):
+		text = safe{c.Stdout}
+	}
+	for i := range parts {
+		p := &parts[i]
+		data, kind, ok := p.binary()
+		var err error
+		switch {
+		case ok && save == "-":
+			_, err = c.Stdout.Write(data)
+		case ok && save == "" && kind == "image/png" && drawsPictures(c):
+			err = draw(c.Stdout, data)
+		case ok:
+			var path string
+			if path, err = saveData(save, strings.TrimPrefix(tool, "browser_"), kind, data); err == nil {
+				_, err = fmt.Fprintln(text, path)
+			}
+		default:
+			_, err = fmt.Fprintln(text, strings.TrimRight(p.Text+p.Resource.Text, "\n"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// safe is a terminal, which takes no text of a page for a command.
+type safe struct{ io.Writer }
+
+func (s safe) Write(b []byte) (int, error) {
+	if _, err := s.Writer.Write(terminal.Escape(b, true)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// saveData writes data to a file, by default a new one in the working directory, and returns its path.
+func saveData(path, tool, kind string, data []byte) (string, error) {
+	if path != "" {
+		return path, os.WriteFile(path, data, 0o666)
+	}
+	for n := 1; ; n++ {
+		name := tool + extension(kind)
+		if n > 1 {
+			name = fmt.Sprintf("%s-%d%s", tool, n, extension(kind))
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("cannot save what %s returns (--save FILE names another place): %w", tool, err)
+		}
+		_, err = f.Write(data)
+		if err = errors.Join(err, f.Close()); err != nil {
+			os.Remove(name)
+		}
+		return name, err
+	}
+}
+
+// extension is that of files of a type.
+func extension(kind string) string {
+	switch kind, _, _ = strings.Cut(kind, ";"); kind {
+	case "image/jpeg":
+		return ".jpg"
+	case "text/plain":
+		return ".txt"
+	}
+	if all, err := mime.ExtensionsByType(kind); err == nil && len(all) > 0 {
+		return all[0]
+	}
+	return ".bin"
+}
+
+// drawsPictures reports whether standard output is a terminal with the graphics protocol of kitty.
+func drawsPictures(c *cli.Context) bool {
+	program := c.Getenv("TERM_PROGRAM")
+	return terminal.Is(c.Stdout) && (c.Getenv("KITTY_WINDOW_ID") != "" || c.Getenv("TERM") == "xterm-kitty" ||
+		program == "ghostty" || program == "WezTerm")
+}
+
+// draw shows a PNG on such a terminal.
+func draw(w io.Writer, png []byte) error {
+	const most = 4096 // bytes of Base64 in one piece
+	data := base64.StdEncoding.EncodeToString(png)
+	for first := true; first || data != ""; first = false {
+		piece := data[:min(most, len(data))]
+		data = data[len(piece):]
+		head, more := "", 0
+		if first {
+			head = "a=T,f=100,"
+		}
+		if data != "" {
+			more = 1
+		}
+		if _, err := fmt.Fprintf(w, "\x1b_G%sm=%d;%s\x1b\\", head, more, piece); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
