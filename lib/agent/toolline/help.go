@@ -13,9 +13,9 @@ import (
 	"btools/lib/terminal"
 )
 
-// The widest that lines are, in columns: those of help are as wide as they are in a program's own without a terminal.
+// The widest that lines are, in columns: those of a help as in that of a program without a terminal, and a usage.
 const (
-	width      = 80
+	Width      = 80
 	usageWidth = 100
 )
 
@@ -181,8 +181,8 @@ func members(s *schema.Schema) string {
 	return "{" + strings.Join(all, ", ") + "}"
 }
 
-// List are the tools, a line each: their words, and what they do.
-func List(tools []json.RawMessage) string {
+// List are the tools, a line each: their words, and what they do. Lines are cut that are wider than that; 0: none.
+func List(tools []json.RawMessage, width int) string {
 	full, short := names(tools)
 	var rows [][2]string
 	for i, raw := range tools {
@@ -193,7 +193,7 @@ func List(tools []json.RawMessage) string {
 	first := firstColumn(rows)
 	for _, row := range rows {
 		line := []rune(strings.TrimRight(pad("  "+row[0], first+2)+"  "+row[1], " "))
-		if len(line) > width {
+		if width > 0 && len(line) > width {
 			line = append(line[:width-1], '…')
 		}
 		b.WriteString(string(line) + "\n")
@@ -261,7 +261,7 @@ func wrap(text string, indent int) string {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
-		case at+1+n > width:
+		case at+1+n > Width:
 			b.WriteString("\n" + strings.Repeat(" ", indent))
 			at = indent
 		default:

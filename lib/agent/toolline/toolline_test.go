@@ -229,7 +229,7 @@ func TestOtherServers(t *testing.T) {
 			t.Errorf("%s: %s, %s, %v, want %s %s", c.line, tool.Name, got, err, c.name, c.want)
 		}
 	}
-	list := List(others)
+	list := List(others, 0)
 	for _, line := range []string{"  click [UID]\n", "  browser_click\n", "  navigate_page PAGE_ID\n",
 		"  fill PAGE_ID UID VALUE  Type text into an input, or select an option\n"} {
 		if !strings.Contains(list, line) {
@@ -244,7 +244,7 @@ var row = regexp.MustCompile(`^  \S.{0,77}$`)
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	all := slices.Concat(builtin(t), others)
-	lines := strings.Split(strings.TrimSuffix(List(all), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(List(all, Width), "\n"), "\n")
 	if len(lines) != len(all) {
 		t.Errorf("%d lines for %d tools", len(lines), len(all))
 	}
@@ -265,7 +265,7 @@ func TestHelp(t *testing.T) {
 		}
 		for line := range strings.Lines(help) {
 			n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
-			if !strings.HasPrefix(line, "usage: ") && n > width && strings.Contains(line[40:], " ") {
+			if !strings.HasPrefix(line, "usage: ") && n > Width && strings.Contains(line[40:], " ") {
 				t.Errorf("%d columns: %s", n, line)
 			}
 		}

@@ -384,7 +384,7 @@ func CallHelp(env *cli.Env, words []string) (string, error) {
 	defer cancel()
 	all := sessionTools(ctx, env).Tools
 	if len(words) == 0 {
-		return "Tools:\n" + toolline.List(all), nil
+		return "Tools:\n" + toolline.List(all, toolline.Width), nil
 	}
 	tool, err := toolline.Find(all, words[0])
 	return tool.Help(), err
