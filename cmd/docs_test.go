@@ -32,7 +32,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 			"state", "extension", "join"},
 		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload",
 			"watch", "state", "downloads"},
-		"bmcp": {"config", "auth", "call", "sessions", "end"},
+		"bmcp": {"config", "auth", "call", "sessions", "end", "skill"},
 	} {
 		help := w.Run(p, "--help", "--all").Out
 		for _, c := range commands {

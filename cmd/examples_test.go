@@ -100,6 +100,7 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "bmcp call snapshot"},
 	{parsed, "bmcp call click e6"},
 	{parsed, "bmcp call take_screenshot --save page.png"},
+	{run, "bmcp skill --install .claude/skills"},
 	{parsed, "blaunch --no-headless --state-save shop --url https://shop.example/login"},
 	{parsed, "blaunch --no-headless --extension -f joined.http_url"},
 	{parsed, "bproxy launch --no-headless 9222"},

@@ -162,6 +162,10 @@ func main() {
 				Values: map[string]cli.Values{"SESSION": command.OfferSessions},
 				Flags: slices.Concat(session, []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"}})},
+			{Name: "skill", Group: shell, Usage: "print the skill by which a coding agent knows call",
+				Do: command.Skill,
+				Flags: []ucli.Flag{&ucli.StringFlag{Name: "install",
+					Usage: "write it to `DIR`/btools/SKILL.md, where agents look: .claude/skills, .agents/skills"}}},
 			{Name: "calls", Hidden: true, Usage: "keep the sessions of call", Do: command.Service},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold,
 				Flags: slices.Concat(flags.Owner("", "stop"), []ucli.Flag{
