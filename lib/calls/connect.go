@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -24,15 +23,14 @@ const Socket = "calls"
 // Ready is the line that a service prints when it can be called.
 const Ready = "ready"
 
-// tries bounds how often a service is started that ends before it is called.
-const tries = 5
+// patience is how long services may take that end before they are called.
+const patience = 10 * time.Second
 
 // Client makes calls.
 type Client struct {
 	Store *state.Store
 	// Start is the command that runs a service in the background; nil: none is started.
 	Start func() (*exec.Cmd, error)
-	Log   io.Writer // gets what a service says that starts
 
 	conn *control.Client
 }
@@ -42,7 +40,7 @@ var ErrNoService = errors.New("no service of bmcp call runs")
 
 // Do has the service answer a request. One that is about to stop is replaced.
 func (c *Client) Do(ctx context.Context, method string, params, result any) (err error) {
-	for range tries {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if c.conn == nil {
 			if c.conn, err = c.connect(ctx); err != nil {
 				return err
@@ -87,7 +85,7 @@ func (c *Client) Close() {
 // connect connects to the service that runs, and starts one if there is none.
 func (c *Client) connect(ctx context.Context) (*control.Client, error) {
 	path := c.Store.SocketPath(Socket)
-	for n := 0; ; n++ {
+	for end := time.Now().Add(patience); ; {
 		conn, err := control.Dial(ctx, path)
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
 			return conn, err
@@ -100,9 +98,11 @@ func (c *Client) connect(ctx context.Context) (*control.Client, error) {
 			if conn, again := control.Dial(ctx, path); again == nil {
 				return conn, nil
 			}
-			if n == tries || ctx.Err() != nil {
+			var e *exit.Error
+			if !errors.As(err, &e) || e.Code != exit.TryAgain || time.Now().After(end) || ctx.Err() != nil {
 				return nil, err
 			}
+			time.Sleep(10 * time.Millisecond) // it is about to listen, or to end
 		}
 	}
 }
@@ -149,6 +149,6 @@ func (c *Client) start(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	err = cmd.Wait()
-	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service of bmcp call does not start: %s",
-		strings.TrimSpace(<-said+fmt.Sprint(" (", err, ")")))}
+	return &exit.Error{Code: max(cmd.ProcessState.ExitCode(), exit.Failed),
+		Err: fmt.Errorf("the service of bmcp call does not start (%v): %s", err, strings.TrimSpace(<-said))}
 }

@@ -13,8 +13,9 @@ import (
 type memory struct {
 	path string
 
-	mu   sync.Mutex // orders writes
-	last string
+	mu     sync.Mutex // orders writes
+	last   string
+	closed bool
 }
 
 // load returns the pages of the sessions of a service that was killed, by their keys.
@@ -33,14 +34,15 @@ func (m *memory) note(pages func() map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, _ := json.Marshal(pages()) // which strings never fail
-	if string(b) != m.last && private.WriteFile(m.path, b) == nil {
+	if !m.closed && string(b) != m.last && private.WriteFile(m.path, b) == nil {
 		m.last = string(b)
 	}
 }
 
-// forget says that nothing was lost.
+// forget says that nothing was lost, and nothing is noted any more.
 func (m *memory) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.closed = true
 	os.Remove(m.path)
 }

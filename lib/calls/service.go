@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -48,7 +47,6 @@ type Service struct {
 	Stop func()
 	// Memory is a file for what the service would lose if it were killed.
 	Memory string
-	Log    *slog.Logger
 
 	memory memory
 	work   sync.WaitGroup // sessions, until nothing of them is left
@@ -159,6 +157,7 @@ func (s *Service) Methods() *control.Mux {
 	s.sessions, s.servers = map[string]*session{}, map[string]*server{}
 	s.memory.path = s.Memory
 	s.lost = s.memory.load()
+	time.AfterFunc(startTimeout, s.stopUnused) // who has started it may have been killed
 	m := &control.Mux{Program: "bmcp call"}
 	control.Handle(m, "call", func(ctx context.Context, r Request) (any, error) {
 		return control.Later(func() (any, error) { return s.call(ctx, r) }), nil
@@ -374,6 +373,15 @@ func (s *Service) run(x *session) {
 	}
 }
 
+// stopUnused stops the service if it has no session.
+func (s *Service) stopUnused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sessions) == 0 {
+		s.stopLocked()
+	}
+}
+
 // stopLocked stops the service.
 func (s *Service) stopLocked() {
 	if !s.stopping {
@@ -420,16 +428,22 @@ func (s *Service) leave(key string, at *server, opened Server) {
 	close(at.closed)
 }
 
-// Close ends all sessions, and returns when nothing is left of them.
-func (s *Service) Close() {
+// Quit takes no more calls, and forgets what would have been lost: another service may take the place of this one.
+func (s *Service) Quit() {
 	s.mu.Lock()
 	s.stopping = true
+	s.mu.Unlock()
+	s.memory.forget()
+}
+
+// Close ends all sessions after Quit, and returns when nothing is left of them.
+func (s *Service) Close() {
+	s.mu.Lock()
 	for _, x := range s.sessions {
 		x.end(errStopped)
 	}
 	s.mu.Unlock()
 	s.work.Wait()
-	s.memory.forget()
 }
 
 // known returns the session that a target names, nil if there is none.

@@ -43,7 +43,7 @@ func Service(c *cli.Context) error {
 	now := lifetime.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	store, self := c.State(), proc.Self()
-	s := &calls.Service{Release: cli.Release(), Stop: func() { stop(nil) }, Log: c.Log,
+	s := &calls.Service{Release: cli.Release(), Stop: func() { stop(nil) },
 		Memory: filepath.Join(filepath.Dir(store.Path()), "calls.json"),
 		Open:   func(options []string) (calls.Server, error) { return open(c, options) }}
 	path, err := store.Socket(calls.Socket)
@@ -64,6 +64,7 @@ func Service(c *cli.Context) error {
 	reg.Serve(s.Methods().Serve)
 	fmt.Fprintln(c.Stdout, calls.Ready)
 	<-ctx.Done()
+	s.Quit()
 	ended := make(chan error, 1)
 	go func() {
 		err := reg.Close()
@@ -174,7 +175,7 @@ func target(c *cli.Context) (t calls.Target, err error) {
 
 // client makes calls. With start, it starts the service if none runs.
 func client(c *cli.Context, start bool) *calls.Client {
-	cl := &calls.Client{Store: c.State(), Log: c.Messages}
+	cl := &calls.Client{Store: c.State()}
 	if start {
 		cl.Start = func() (*exec.Cmd, error) {
 			path, err := os.Executable()
