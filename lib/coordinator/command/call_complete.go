@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"btools/lib/agent/toolline"
@@ -18,6 +19,12 @@ func OfferCall(c *cli.Completion) {
 		c.Offer(choice.Word, choice.About)
 	}
 	if len(c.Args()) == 0 {
+		return
+	}
+	tool, err := toolline.Find(t.Tools, c.Args()[0])
+	if err != nil || !slices.ContainsFunc(tool.Next(c.Args()[1:]), func(name string) bool {
+		return slices.Contains([]string{"target", "selector", "startTarget", "endTarget", "uid"}, name)
+	}) {
 		return
 	}
 	for _, ref := range t.Refs {
