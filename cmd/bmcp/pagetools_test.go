@@ -25,9 +25,20 @@ func toolSite(t *testing.T) string {
 					try {
 						document.modelContext.registerTool({ name, description: 'Says ' + name,
 							inputSchema: { type: 'object', properties: { n: { type: 'integer' }, 'a b': {} } },
-							execute: ({ n }) => name + ' says ' + n })
+							execute: ({ n }) => name + ' says ' + n + '!'.repeat(n > 5 ? 5e6 : 0) })
 					} catch {} // names that Chromium does not take
 			</script>`, name)
+		}
+		if r.URL.Path == "/restless" {
+			io.WriteString(w, `<script>
+				const tool = (name, o) => document.modelContext.registerTool({ name, description: 'It', inputSchema:
+					{ type: 'object' }, execute: () => 'still here' }, o)
+				tool('stays')
+				let n = 0
+				const change = () => { const c = new AbortController(); tool('at_' + n++, { signal: c.signal })
+					setTimeout(() => { c.abort(); change() }, 10) }
+				change()
+			</script>`)
 		}
 	})
 }
@@ -49,6 +60,10 @@ func TestPageTools(t *testing.T) {
 		if got := m.Did("browser_page_tool", `{"name":"buy","arguments":{"n":3}}`).Text(); !strings.Contains(got,
 			"```\nbuy says 3\n```") {
 			t.Errorf("the answer is %s", got)
+		}
+		if got := m.Did("browser_page_tool", `{"name":"buy","arguments":{"n":6}}`).Text(); len(got) > 100<<10 ||
+			!strings.Contains(got, "browser_result") {
+			t.Errorf("of an answer of 5 MB there are %d bytes: %.300s", len(got), got)
 		}
 		if now := m.Tools(); !slices.Equal(names, now) {
 			t.Errorf("the list of tools has become %q", now)
@@ -95,6 +110,13 @@ func TestPageTools(t *testing.T) {
 		}
 		m.Did("browser_snapshot", `{}`)
 		m.Lists("page__buy")
+		m.Did("browser_navigate", `{"url":%q}`, site+"/restless")
+		m.Lists("page__stays")
+		for range 5 {
+			if got := m.Did("page__stays", `{}`).Text(); !strings.Contains(got, "still here") {
+				t.Errorf("on a page that changes its tools for ever: %s", got)
+			}
+		}
 		m.Did("browser_navigate", `{"url":%q}`, site+"/none")
 		cmdtest.Until(t, "no tool of a page is listed", func() bool { return !hasPageTools(m.Tools()) })
 	})

@@ -93,6 +93,10 @@ func (t *target) event(e cdp.Event) {
 			if p.Type == "BackForwardCacheRestore" { // the document as it was left
 				tab.parsed, tab.loaded = true, true
 				tab.parsings++
+				// Or its tools are not told of again.
+				for _, c := range []string{webmcp.Disable.Method, webmcp.Enable.Method} {
+					tab.b.conn.Begin(t.session, c, nil, nil)
+				}
 			}
 		}
 	case page.NavigatedWithinDocument.Method:

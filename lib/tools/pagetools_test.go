@@ -94,7 +94,11 @@ func toolSite(t *testing.T) (url string, called <-chan struct{}) {
 func TestPageTools(t *testing.T) {
 	t.Parallel()
 	site, called := toolSite(t)
-	endpoint, _ := chrometest.StartShellOnPort(t, declares, "--site-per-process")
+	start := chrometest.StartShellOnPort
+	if isLong {
+		start = chrometest.Start
+	}
+	endpoint, _ := start(t, declares, "--site-per-process")
 	h := serve(t, endpoint, 0)
 	open := func(h *host, path string) string {
 		h.t.Helper()
@@ -148,7 +152,7 @@ func TestPageTools(t *testing.T) {
 	run("leaves", func(t *testing.T, h *host) {
 		open(h, "/shop")
 		calls(h, false, "/left", "leaves", `{}`)
-		h.wants(false, "/shop", "browser_navigate_back", "{}")
+		h.wants(false, "Page tools: add_to_cart", "browser_navigate_back", "{}")
 		calls(h, false, "a bare", "word", `{}`)
 	})
 	run("dialog", func(t *testing.T, h *host) {

@@ -62,7 +62,7 @@ var cases = []Case{
 	{"builtin", "builtin: 50 agents", fifty},
 	{"builtin", "@playwright/mcp with 50 sessions", fiftyOfPeer},
 	{"builtin", "builtin: a page of 5,000 elements", bigSnapshot},
-	{"builtin", "builtin: a page's tool", pageTool},
+	{"builtin page", "builtin: a page's tool", pageTool},
 	{"tasks", "tasks", solveTasks},
 	{"extension", "extension: launch", joinedLaunches},
 	{"extension", "extension: Runtime.evaluate", joinedEvaluations},
