@@ -264,19 +264,20 @@ func TestHAR(t *testing.T) {
 	// Damage costs the damaged lines only, and one that is cut off is the last.
 	cut := append([]byte("{\"time\":\x00\n"), whole[:len(whole)-7]...)
 	os.WriteFile(trace, cut, 0o600)
-	if b, said := convert(w, trace); len(b.Log.Entries) != len(a.Log.Entries) || !strings.Contains(said, "2 damaged") {
+	if b, said := convert(w, trace); len(b.Log.Entries) != len(a.Log.Entries) ||
+		!strings.Contains(said, "damaged or cut off: 2 lines") {
 		t.Errorf("of a damaged trace: %d entries, not %d; %s", len(b.Log.Entries), len(a.Log.Entries), said)
 	}
 	os.WriteFile(trace, []byte(`{"time":"2026-01-02T03:04:05.678Z","connection":1,"direction":"to_client",`+
 		`"message":{"method":"Page.loadEventFired","params":{}}}`+"\n"), 0o600)
 	r := w.Run("bproxy", "har", trace)
-	r.Wants(t, 65, "no Network events")
+	r.Wants(t, 65, "no trace has Network events")
 	if r.Out != "" {
 		t.Errorf("it has printed %q", r.Out)
 	}
 	w.Run("bproxy", "har", w.Dir+"/none").Wants(t, 65, "no such file")
-	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "it is a directory")
-	w.Run("bproxy", "har").Wants(t, 64, "one trace")
+	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "no trace has Network events")
+	w.Run("bproxy", "har").Wants(t, 65, "cannot convert standard input")
 	w.Clean()
 }
 
