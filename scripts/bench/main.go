@@ -63,6 +63,7 @@ var cases = []Case{
 	{"builtin", "@playwright/mcp with 50 sessions", fiftyOfPeer},
 	{"builtin", "builtin: a page of 5,000 elements", bigSnapshot},
 	{"builtin page", "builtin: a page's tool", pageTool},
+	{"shell", "shell: bmcp call", shells},
 	{"tasks", "tasks", solveTasks},
 	{"extension", "extension: launch", joinedLaunches},
 	{"extension", "extension: Runtime.evaluate", joinedEvaluations},
