@@ -312,11 +312,12 @@ func (h *Hub) dropSilent(i *Instance) {
 // drop ends the instance of a connection that is over, unless another one has
 // taken its place.
 func (h *Hub) drop(l *Link, why error) {
-	l.stop(why)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i := l.Instance; i.link == l && !i.over {
-		h.dropLocked(i, why)
+		h.dropLocked(i, why) // it must not be there any more for who comes again when its calls fail
+	} else {
+		l.stop(why)
 	}
 }
 
