@@ -20,8 +20,8 @@ import (
 func main() {
 	const children, large, browser, shared, pools, front = "Children:", "Large results:", "Browser:",
 		"Virtual browsers:", "Pools:", "HTTP:"
-	const shell, result, started = "from a shell", "Result:", "Session that the call starts:"
-	session := []ucli.Flag{&ucli.StringFlag{Name: "session", EnvVars: []string{"BTOOLS_SESSION"},
+	const shell, result, started = "from a shell", "Result:", "Session:"
+	session := []ucli.Flag{&ucli.StringFlag{Name: "session", Category: started, EnvVars: []string{"BTOOLS_SESSION"},
 		Usage: "the session `NAME`, of all who name it (default: that of the program that calls)"}}
 	server := slices.Concat([]ucli.Flag{
 		&ucli.StringSliceFlag{Name: "mcp", Category: children,
@@ -156,7 +156,7 @@ func main() {
 					&ucli.BoolFlag{Name: "bail", Category: result, Usage: "with --batch: end at the first error"},
 					&ucli.IntFlag{Name: "bind-pid", Category: started,
 						Usage: "end the session when process `PID` has ended (default: the program that calls)"},
-				}, command.CallFlags(server, started))},
+				}, command.CallFlags(server))},
 			{Name: "sessions", Group: shell, Usage: "list the sessions of call", Do: command.Sessions},
 			{Name: "end", Group: shell, Usage: "end a session of call", ArgsUsage: "[SESSION]", Do: command.End,
 				Values: map[string]cli.Values{"SESSION": command.OfferSessions},

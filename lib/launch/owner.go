@@ -16,6 +16,7 @@ import (
 
 	"btools/lib/exit"
 	"btools/lib/lifetime"
+	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/state"
 )
@@ -55,14 +56,14 @@ type Handle struct {
 // to stderr, by a pipe: nobody who reads the owner's own waits for the
 // supervisor's end. Bind, if not nil, is the descriptor at whose end it stops.
 func Start(store *state.Store, bind *os.File, stderr io.Writer) (*Handle, error) {
-	exe, err := executable()
+	exe, err := proc.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(exe, "supervise")
 	cmd.Args[0] = "blaunch"
 	cmd.Dir = "/"
-	cmd.SysProcAttr = detached()
+	cmd.SysProcAttr = proc.Detached()
 	cmd.Stderr = stderr
 	cmd.Env = append(os.Environ(), "BTOOLS_STATE="+store.Path())
 	if bind != nil {

@@ -111,27 +111,10 @@ func sessionOptions() []string {
 	return names
 }
 
-// CallFlags are those of bmcp's flags with which a session of bmcp call can start, in another category.
-func CallFlags(of []ucli.Flag, category string) (all []ucli.Flag) {
+// CallFlags are those of bmcp's flags with which a session of bmcp call can start.
+func CallFlags(of []ucli.Flag) []ucli.Flag {
 	names := sessionOptions()
-	for _, f := range of {
-		if !slices.Contains(names, f.Names()[0]) {
-			continue
-		}
-		switch old := f.(type) {
-		case *ucli.StringFlag:
-			f = &ucli.StringFlag{Name: old.Name, EnvVars: old.EnvVars, Usage: old.Usage, Value: old.Value,
-				DefaultText: old.DefaultText, Category: category}
-		case *ucli.StringSliceFlag:
-			f = &ucli.StringSliceFlag{Name: old.Name, EnvVars: old.EnvVars, Usage: old.Usage, Category: category}
-		case *ucli.BoolFlag:
-			f = &ucli.BoolFlag{Name: old.Name, Usage: old.Usage, Category: category}
-		case *ucli.IntFlag:
-			f = &ucli.IntFlag{Name: old.Name, Usage: old.Usage, Value: old.Value, Category: category}
-		}
-		all = append(all, f)
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(of), func(f ucli.Flag) bool { return !slices.Contains(names, f.Names()[0]) })
 }
 
 // target is the session that a command is for.
@@ -178,12 +161,13 @@ func client(c *cli.Context, start bool) *calls.Client {
 	cl := &calls.Client{Store: c.State()}
 	if start {
 		cl.Start = func() (*exec.Cmd, error) {
-			path, err := os.Executable()
+			path, err := proc.Executable()
 			if err != nil {
 				return nil, err
 			}
 			cmd := exec.Command(path, "calls", "--log-level="+c.String("log-level"))
-			cmd.Dir, cmd.SysProcAttr = "/", background()
+			cmd.Args[0] = "bmcp"
+			cmd.Dir, cmd.SysProcAttr = "/", proc.Detached()
 			cmd.Env = append(os.Environ(), "BTOOLS_STATE="+c.State().Path())
 			return cmd, nil
 		}

@@ -1,12 +1,14 @@
-package command
+package proc
 
 import (
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/windows"
 )
 
-// background gives a process no console, and no end with the caller's.
-func background() *syscall.SysProcAttr {
+func Executable() (string, error) { return os.Executable() }
+
+func Detached() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.DETACHED_PROCESS}
 }
