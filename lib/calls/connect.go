@@ -39,17 +39,20 @@ type Client struct {
 var ErrNoService = errors.New("no service of bmcp call runs")
 
 // Do has the service answer a request. One that is about to stop is replaced.
-func (c *Client) Do(ctx context.Context, method string, params, result any) (err error) {
+func (c *Client) Do(ctx context.Context, method string, params, result any) error {
+	var e *control.Error
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if c.conn == nil {
-			if c.conn, err = c.connect(ctx); err != nil {
+			conn, err := c.connect(ctx)
+			if err != nil {
 				return err
 			}
+			c.conn = conn
 		}
-		if err = c.conn.Call(ctx, method, params, result); err == nil {
+		err := c.conn.Call(ctx, method, params, result)
+		if err == nil {
 			return nil
 		}
-		var e *control.Error
 		switch isAnswer := errors.As(err, &e); {
 		case !isAnswer:
 			c.Close()
@@ -71,7 +74,7 @@ func (c *Client) Do(ctx context.Context, method string, params, result any) (err
 			return context.Cause(ctx)
 		}
 	}
-	return err
+	return e.Exit()
 }
 
 // Close ends the connection.

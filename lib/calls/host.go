@@ -20,8 +20,9 @@ type host struct {
 	mu    sync.Mutex
 	last  int // the number of the latest request
 	open  map[string]chan<- *jsonrpc.Message
-	dir   string // of the latest call; "": it may use no files
-	tools []json.RawMessage
+	dir   string            // of the latest call; "": it may use no files
+	tools []json.RawMessage // nil: they are to be listed
+	lists int               // how often they have changed
 }
 
 // newHost begins to talk to a server.
@@ -47,6 +48,7 @@ func (h *host) receive(to json.RawMessage, last bool, raw []byte) {
 		}
 	case m.Method == "notifications/tools/list_changed":
 		h.tools = nil
+		h.lists++
 	case m.IsRequest():
 		answer := h.answerLocked(m)
 		go h.handle(answer)
@@ -117,7 +119,7 @@ func (h *host) moveTo(dir string) {
 // list are the tools that there are now.
 func (h *host) list(ctx context.Context) ([]json.RawMessage, error) {
 	h.mu.Lock()
-	all := h.tools
+	all, list := h.tools, h.lists
 	h.mu.Unlock()
 	if all != nil {
 		return all, nil
@@ -138,8 +140,10 @@ func (h *host) list(ctx context.Context) ([]json.RawMessage, error) {
 		params = json.RawMessage(`{"cursor":` + string(next) + `}`)
 	}
 	h.mu.Lock()
-	h.tools = all
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	if h.lists == list { // else they have changed meanwhile
+		h.tools = all
+	}
 	return all, nil
 }
 

@@ -16,7 +16,7 @@ type page struct {
 }
 
 var (
-	pageURL   = regexp.MustCompile(`(?m)^- Page URL: (.*)$`)
+	pageURL   = regexp.MustCompile(`(?m)^### Page\n- Page URL: (.*)$`)
 	pageTitle = regexp.MustCompile(`(?m)^- Page Title: (.*)$`)
 	openTab   = regexp.MustCompile(`(?m)^- \d+: (?:\(current\) )?\[`)
 	element   = regexp.MustCompile(`(?m)^\s*- '?([a-z]+(?: "(?:[^"\\]|\\.)*")?)[^\n]*? \[ref=([a-z0-9]+)\]`)

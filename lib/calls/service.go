@@ -41,15 +41,16 @@ type Server interface {
 // Service keeps sessions. Set its fields before use.
 type Service struct {
 	Release string // of bmcp
-	// Open opens a server for the sessions that start with these options of bmcp.
+	// Open opens a server for the sessions that start with these options of bmcp. There is one call at a time.
 	Open func(options []string) (Server, error)
 	// Stop is called, once, when no session is left.
 	Stop func()
 	// Memory is a file for what the service would lose if it were killed.
 	Memory string
 
-	memory memory
-	work   sync.WaitGroup // sessions, until nothing of them is left
+	memory  memory
+	opening sync.Mutex     // of servers: one is opened at a time
+	work    sync.WaitGroup // sessions, until nothing of them is left
 
 	mu       sync.Mutex
 	sessions map[string]*session // by key
@@ -217,6 +218,9 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 	}
 	result, err := x.host.request(ctx, "tools/call", json.RawMessage(`{"name":`+string(jsonrpc.Quote(tool.Name))+
 		`,"arguments":`+string(arguments)+`}`))
+	if why := context.Cause(x.ctx); err != nil && why != nil {
+		err = why
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +402,11 @@ func (s *Service) use(key string, options []string) *server {
 	for {
 		at := s.servers[key]
 		if at == nil {
-			at = &server{open: sync.OnceValues(func() (Server, error) { return s.Open(options) })}
+			at = &server{open: sync.OnceValues(func() (Server, error) {
+				s.opening.Lock()
+				defer s.opening.Unlock()
+				return s.Open(options)
+			})}
 			s.servers[key] = at
 		}
 		if at.closed == nil {
