@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"btools/lib/cmdtest"
 )
@@ -28,6 +29,14 @@ func toolSite(t *testing.T) string {
 							execute: ({ n }) => name + ' says ' + n + '!'.repeat(n > 5 ? 5e6 : 0) })
 					} catch {} // names that Chromium does not take
 			</script>`, name)
+		}
+		if r.URL.Path == "/framed" {
+			io.WriteString(w, `<script>
+				const tool = (name) => document.modelContext.registerTool({ name, description: 'It', inputSchema:
+					{ type: 'object' }, execute: () => 'still here' })
+				tool('outer')
+			</script><iframe srcdoc="<script>document.modelContext.registerTool({ name: 'inner',
+				description: 'It', inputSchema: { type: 'object' }, execute: () => 'in it' })</script>"></iframe>`)
 		}
 		if r.URL.Path == "/restless" {
 			io.WriteString(w, `<script>
@@ -119,6 +128,17 @@ func TestPageTools(t *testing.T) {
 		}
 		m.Did("browser_navigate", `{"url":%q}`, site+"/none")
 		cmdtest.Until(t, "no tool of a page is listed", func() bool { return !hasPageTools(m.Tools()) })
+		// A page with a dialog cannot be asked: its tools stay, and the new one comes when it can.
+		m.Did("browser_navigate", `{"url":%q}`, site+"/framed")
+		m.Lists("page__outer", "page__inner")
+		m.Did("browser_evaluate", `{"function":"() => { setTimeout(() => { tool('late'); alert('well') }, 0) }"}`)
+		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if names := m.Tools(); !slices.Contains(names, "page__outer") {
+				t.Fatalf("while the page has a dialog, the tools are %q", names)
+			}
+		}
+		m.Did("browser_handle_dialog", `{"accept":true}`)
+		m.Lists("page__late", "page__outer")
 	})
 	t.Run("hosts", func(t *testing.T) {
 		t.Parallel()

@@ -1,6 +1,9 @@
 package blobs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // types are the MIME types that have an extension of their own.
 var types = []struct{ ext, mime string }{
@@ -44,6 +47,11 @@ func TypeOf(ext string) string {
 		}
 	}
 	return "application/octet-stream"
+}
+
+// IsShownImage reports whether data of a MIME type is an image that models take.
+func IsShownImage(mimeType string) bool {
+	return slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, mimeType)
 }
 
 // IsText reports whether data of a MIME type is text.

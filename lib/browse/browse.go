@@ -219,7 +219,7 @@ func (b *Browser) detach(session string) {
 	delete(b.targets, session)
 	tab := t.tab
 	tab.parts = slices.DeleteFunc(tab.parts, func(p *target) bool { return p == t })
-	tab.frameGone(session)
+	tab.toolsGone(session, "")
 	if tab.main != t {
 		return
 	}

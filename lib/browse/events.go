@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/inspector"
@@ -83,7 +82,9 @@ func (t *target) event(e cdp.Event) {
 			Type  string
 		}](e.Params)
 		delete(t.worlds, p.Frame.ID)
-		tab.frameGone(p.Frame.ID)
+		if p.Frame.ID != tab.main.id { // else when the page is there
+			tab.toolsGone(t.session, p.Frame.ID)
+		}
 		if !tab.hidden {
 			tab.b.visits.Add(p.Frame.URL)
 			tab.b.noteFileLocked(p.Frame.URL)
@@ -123,7 +124,7 @@ func (t *target) event(e cdp.Event) {
 			delete(tab.starting, string(p.FrameID))
 		} // else it goes on in another process
 		if e.Method == page.FrameDetached.Method {
-			tab.frameGone(string(p.FrameID))
+			tab.toolsGone(t.session, string(p.FrameID))
 		}
 	case page.LifecycleEvent.Method:
 		p := read(page.LifecycleEvent, e.Params)
@@ -183,7 +184,7 @@ func (t *target) event(e cdp.Event) {
 		}
 	case inspector.TargetCrashed.Method:
 		tab.crashed = tab.crashed || t == tab.main
-		tab.frameGone(t.session)
+		tab.toolsGone(t.session, "")
 	case "Fetch.requestPaused", "Fetch.authRequired":
 		if tab.paused != nil {
 			tab.paused(e)
@@ -245,12 +246,8 @@ func (t *Tab) Modals() (all []string) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if d := t.dialog; d != nil {
-		message := d.Message
-		if len(message) > maxMessage {
-			message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
-		}
 		all = append(all, fmt.Sprintf("[%q dialog with message %q]: can be handled by browser_handle_dialog", d.Type,
-			message))
+			cut(d.Message, maxMessage)))
 	}
 	if t.chooser != nil {
 		all = append(all, "[File chooser]: can be handled by browser_file_upload")

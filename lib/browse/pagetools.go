@@ -28,8 +28,11 @@ type PageTool struct {
 	session, frame string // that declare it
 }
 
-// is reports whether a tool is the one with a name in a frame.
-func (p *PageTool) is(name, frame string) bool { return p.Name == name && p.frame == frame }
+// is reports whether a tool is the one with a name in a frame. A frame that gets a process of its own is in another
+// target then.
+func (p *PageTool) is(name, session, frame string) bool {
+	return p.Name == name && p.session == session && p.frame == frame
+}
 
 // invocation is a call of a page's tool. Its fields are guarded by the browser's lock.
 type invocation struct {
@@ -60,7 +63,7 @@ func (t *target) toolEvent(e cdp.Event) {
 		}
 	case webmcp.ToolsRemoved.Method:
 		for _, p := range read(webmcp.ToolsRemoved, e.Params).Tools {
-			tab.dropTools(func(known *PageTool) bool { return known.is(p.Name, string(p.FrameID)) })
+			tab.dropTools(func(known *PageTool) bool { return known.is(p.Name, t.session, string(p.FrameID)) })
 		}
 	case webmcp.ToolInvoked.Method:
 		if c := tab.invocation(t.session, read(webmcp.ToolInvoked, e.Params).InvocationID); c != nil {
@@ -96,13 +99,13 @@ func (t *Tab) forget(c *invocation) {
 
 // addTool notes a tool that a page has declared. One that it declares again takes the place of that before.
 func (t *Tab) addTool(session string, p *webmcp.Tool) {
-	known := func(k PageTool) bool { return k.is(p.Name, string(p.FrameID)) }
+	known := func(k PageTool) bool { return k.is(p.Name, session, string(p.FrameID)) }
 	i := slices.IndexFunc(t.tools, known)
 	if i < 0 && len(t.tools) >= maxPageTools || p.Name == "" || len(p.Name) > maxToolName {
 		return
 	}
-	tool := PageTool{Name: strings.Clone(p.Name), session: session, frame: string(p.FrameID)}
-	tool.Description = strings.ToValidUTF8(p.Description[:min(len(p.Description), maxAbout)], "")
+	tool := PageTool{Name: p.Name, Description: cut(p.Description, maxAbout), session: session,
+		frame: string(p.FrameID)}
 	if len(p.InputSchema) <= maxSchema {
 		tool.Schema = slices.Clone(json.RawMessage(p.InputSchema))
 	}
@@ -129,10 +132,12 @@ func (t *Tab) dropTools(is func(*PageTool) bool) {
 // errLeft is the error of a call of a tool whose document has gone.
 var errLeft = errors.New("the page, or the frame, of the tool has gone")
 
-// frameGone forgets the tools of a frame, or of a target, whose document has gone, and ends their calls: Chrome tells
-// nothing of that. With the page itself go those of all its frames.
-func (t *Tab) frameGone(id string) {
-	of := func(p *PageTool) bool { return p.frame == id || p.session == id || id == t.main.id }
+// toolsGone forgets the tools of documents that have gone, and ends their calls: Chrome tells nothing of that. They are
+// those of a frame of a target, if frame is "" of all its frames, and if session is "" of the whole page.
+func (t *Tab) toolsGone(session, frame string) {
+	of := func(p *PageTool) bool {
+		return (session == "" || p.session == session) && (frame == "" || p.frame == frame)
+	}
 	t.dropTools(of)
 	for _, c := range slices.Clone(t.invocations) {
 		if of(&c.tool) {
@@ -299,7 +304,7 @@ func (t *Tab) CancelPageTool(p PageTool) (was bool) {
 	all := slices.Clone(t.invocations)
 	t.b.mu.Unlock()
 	for _, c := range all {
-		if c.tool.is(p.Name, p.frame) {
+		if c.tool.is(p.Name, p.session, p.frame) {
 			t.cancel(c)
 			was = true
 		}

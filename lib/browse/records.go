@@ -73,15 +73,21 @@ func (t *Tab) addMessage(e cdp.Event) {
 	default:
 		m.Level = "info"
 	}
-	if len(m.Text) > maxText {
-		m.Text = strings.ToValidUTF8(m.Text[:maxText], "") + "…"
-	}
+	m.Text = cut(m.Text, maxText)
 	if len(t.console) == maxMessages {
 		t.console = slices.Delete(t.console, 0, maxMessages/4)
 		t.sinceNav = max(0, t.sinceNav-maxMessages/4)
 		t.errorsTold = max(0, t.errorsTold-maxMessages/4)
 	}
 	t.console = append(t.console, m)
+}
+
+// cut is a text of at most so many bytes and a sign that it was longer, and keeps nothing of what was longer.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 type stackTrace struct {

@@ -96,6 +96,7 @@ func (t *Tab) committed(loader, url string) {
 		t.documents = slices.Delete(t.documents, 0, maxDocuments/2)
 	}
 	t.navigations++
+	t.toolsGone("", "")
 	t.sinceNav = len(t.console)
 	t.traffic.begin(loader)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -90,7 +89,7 @@ func (s *Server) getBlob(_ context.Context, _ *request, args json.RawMessage) (a
 	}
 	defer f.Close()
 	whole := b.MIMEType() != "image/svg+xml" && p.Offset == 0 && p.Limit == defaultBlobPart &&
-		b.Size <= results.MaxImage/4*3 && slices.Contains(shownImages, b.MIMEType())
+		b.Size <= results.MaxImage/4*3 && blobs.IsShownImage(b.MIMEType())
 	switch {
 	case whole:
 		p.Limit = b.Size
@@ -122,9 +121,6 @@ func (s *Server) getBlob(_ context.Context, _ *request, args json.RawMessage) (a
 	note += fmt.Sprintf(". %s]", results.BlobStored(b))
 	return &mcp.CallToolResult{Content: []mcp.Content{content, mcp.NewTextContent(note)}}, nil
 }
-
-// shownImages are the types of images that models take.
-var shownImages = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // wholeRunes is a part of a text without the beginning of a character at its end;
 // nil if it is not text.

@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -51,8 +52,8 @@ func plain(raw json.RawMessage, depth int) json.RawMessage {
 		out = jsonrpc.Set(jsonrpc.Append(out, "enum", jsonrpc.Array(values)), "type", json.RawMessage(`"string"`))
 	}
 	for _, name := range []string{"minimum", "maximum"} {
-		var n float64
-		if v := jsonrpc.Get(raw, name); v != nil && json.Unmarshal(v, &n) == nil {
+		n := new(float64)
+		if v := jsonrpc.Get(raw, name); v != nil && json.Unmarshal(v, &n) == nil && n != nil {
 			out = jsonrpc.Append(out, name, v)
 		}
 	}
@@ -60,9 +61,7 @@ func plain(raw json.RawMessage, depth int) json.RawMessage {
 	case "object":
 		return plainObject(out, raw, depth)
 	case "array":
-		if items := jsonrpc.Get(raw, "items"); items != nil {
-			out = jsonrpc.Append(out, "items", plain(items, depth+1))
-		}
+		out = jsonrpc.Append(out, "items", plain(jsonrpc.Get(raw, "items"), depth+1)) // some hosts take none without
 	}
 	return out
 }
@@ -71,9 +70,13 @@ func plain(raw json.RawMessage, depth int) json.RawMessage {
 func plainObject(out, raw json.RawMessage, depth int) json.RawMessage {
 	properties := json.RawMessage("{}")
 	var names []string
+	open := string(jsonrpc.Get(raw, "additionalProperties")) != "false"
 	jsonrpc.Members(jsonrpc.Get(raw, "properties"), func(quoted, value json.RawMessage) error {
-		name := jsonrpc.String(quoted)
-		if len(names) < maxProperties && isName(name) && !slices.Contains(names, name) {
+		switch name := jsonrpc.String(quoted); {
+		case slices.Contains(names, name):
+		case len(names) == maxProperties, !isName(name):
+			open = true // it may be given
+		default:
 			names = append(names, name)
 			properties = jsonrpc.Append(properties, name, plain(value, depth+1))
 		}
@@ -90,11 +93,7 @@ func plainObject(out, raw json.RawMessage, depth int) json.RawMessage {
 	if required != nil {
 		out = jsonrpc.Append(out, "required", jsonrpc.Array(required))
 	}
-	open := json.RawMessage("true")
-	if string(jsonrpc.Get(raw, "additionalProperties")) == "false" {
-		open = json.RawMessage("false")
-	}
-	return jsonrpc.Append(out, "additionalProperties", open)
+	return jsonrpc.Append(out, "additionalProperties", strconv.AppendBool(nil, open))
 }
 
 // kindOf is the one type that a schema allows besides null, "" if it is not one.

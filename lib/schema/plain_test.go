@@ -22,11 +22,13 @@ func TestPlain(t *testing.T) {
 		`{"type":"object","properties":5}`: `{"type":"object","properties":{},"additionalProperties":true}`,
 		`{"properties":{"id":{"type":["string","null"],"description":"The\nid\u001b[2J","pattern":"("},
 			"a b":{"type":"string"},"n":{"type":"integer","minimum":1,"maximum":"x"},"deep":{"type":"array",
-			"items":{"type":"object","properties":{"x":{"$ref":"#"}}}}},"required":["id","id","none"],
-			"additionalProperties":false}`: `{"type":"object","properties":{"id":{"type":"string",` +
-			`"description":"The id[2J"},"n":{"type":"integer","minimum":1},"deep":{"type":"array","items":` +
-			`{"type":"object","properties":{"x":{}},"additionalProperties":true}}},"required":["id"],` +
-			`"additionalProperties":false}`,
+			"items":{"type":"object","properties":{"x":{"$ref":"#"}}}},"any":{"type":"array","maximum":null}},
+			"required":["id","id","none"],"additionalProperties":false}`: `{"type":"object","properties":{` +
+			`"id":{"type":"string","description":"The id[2J"},"n":{"type":"integer","minimum":1},` +
+			`"deep":{"type":"array","items":{"type":"object","properties":{"x":{}},"additionalProperties":true}},` +
+			`"any":{"type":"array","items":{}}},"required":["id"],"additionalProperties":true}`, // a b may be given
+		`{"type":"object","properties":{"a":{}},"additionalProperties":false}`: `{"type":"object",` +
+			`"properties":{"a":{}},"additionalProperties":false}`,
 		// As Chromium has it for a select element.
 		`{"type":"object","properties":{"size":{"type":"string","oneOf":[{"const":"s","title":"Small"},
 			{"const":"l","title":"Large"}]},"n":{"enum":[1,2]},"color":{"enum":["red","blue"]}}}`: `{"type":"object",` +

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"btools/lib/blobs"
 	"btools/lib/browse"
 	"btools/lib/jsonrpc"
 	"btools/lib/schema"
@@ -36,8 +37,8 @@ const (
 
 // namedTools are the page's tools as the last result has named them.
 type namedTools struct {
-	document browse.ToolState
-	text     string
+	state browse.ToolState
+	text  string
 }
 
 // toolsLine names the tools of a page, "" if they are those that were named last.
@@ -46,21 +47,32 @@ func (r *reply) toolsLine(ctx context.Context, t *browse.Tab) string {
 	if !s.has(pageToolsCall) || t.HasDialog() {
 		return ""
 	}
+	was := s.named
 	_, state := r.browser.Shown()
-	now := namedTools{document: state.Document()}
-	all, err := t.PageTools(ctx)
+	if state == was.state {
+		return ""
+	}
+	all, err := s.toolsOf(ctx, t)
 	if err != nil {
 		return ""
 	}
-	now.text = toolWords(all)
-	was := s.named
-	switch s.named = now; {
-	case now == was, now.text == "" && now.document != was.document:
-		return ""
-	case now.text == "":
+	s.named = namedTools{state, toolWords(all)}
+	same := state.Document() == was.state.Document()
+	switch now := s.named.text; {
+	case now == "" && same && was.text != "":
 		return "- Page tools: none any more"
+	case now == "", same && now == was.text:
+		return ""
 	}
-	return "- Page tools: " + now.text
+	return "- Page tools: " + s.named.text
+}
+
+// toolsOf are the tools of a page that nobody has asked for. A page that is busy is not waited for, and its script goes
+// on.
+func (s *Server) toolsOf(ctx context.Context, t *browse.Tab) ([]browse.PageTool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.of(viewTimeout))
+	defer cancel()
+	return t.PageTools(ctx)
 }
 
 // toolWords are the tools of a page in a line: add_to_cart(id), search(q, limit?).
@@ -251,6 +263,8 @@ func (r *reply) output(a browse.ToolAnswer) (lines []string, err error) {
 		case kind == "text":
 			lines = append(lines, fenced("", jsonrpc.GetString(part, "text")))
 		case kind == "image" && r.picked(part):
+		case kind == "image" && r.server.NoImages:
+			lines = append(lines, "The tool has answered with an image, and images are left out (--image-responses).")
 		default:
 			lines = append(lines, fenced("json", string(part)))
 		}
@@ -262,8 +276,7 @@ func (r *reply) output(a browse.ToolAnswer) (lines []string, err error) {
 func (r *reply) picked(part json.RawMessage) bool {
 	kind := jsonrpc.GetString(part, "mimeType")
 	data, err := base64.StdEncoding.DecodeString(jsonrpc.GetString(part, "data"))
-	is := err == nil && !r.server.NoImages &&
-		slices.Contains([]string{"image/png", "image/jpeg", "image/webp", "image/gif"}, kind)
+	is := err == nil && !r.server.NoImages && blobs.IsShownImage(kind)
 	if is {
 		r.image(data, kind)
 	}
@@ -293,6 +306,7 @@ const (
 	maxListed   = 100 // tools: more than 128 in all are too many for some hosts
 	maxListName = 64  // characters of the name of one
 	maxNames    = 5000
+	maxListSize = 64 << 10 // bytes of all, which are in the context of a model as long as the page is open
 )
 
 // PagePrefix begins the name of a page's tool in that list.
@@ -303,33 +317,36 @@ type listedTools struct {
 	document browse.ToolState
 	names    map[pageKey]string
 	keys     map[string]pageKey
+	last     []json.RawMessage
 }
 
 // pageKey identifies a tool of a page.
 type pageKey struct{ name, frame string }
 
-// listPage are the tools of the page that is open as tools/list has them.
-func (s *Server) listPage(ctx context.Context) (all []json.RawMessage) {
+// listPage are the tools of the page that is open as tools/list has them: those of the last list if the page cannot be
+// asked now.
+func (s *Server) listPage(ctx context.Context) (all []json.RawMessage, err error) {
 	s.mu.Lock()
 	b := s.browser
 	s.mu.Unlock()
 	if b == nil {
-		return nil
+		return nil, nil
 	}
 	t, state := b.Shown()
 	if t == nil {
-		return nil
+		return nil, nil
 	}
-	tools, err := t.PageTools(ctx)
-	if err != nil {
-		return nil
-	}
+	tools, err := s.toolsOf(ctx, t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.pages
-	if l.document != state.Document() || len(l.names) > maxNames {
-		*l = listedTools{state.Document(), map[pageKey]string{}, map[string]pageKey{}}
+	if err != nil {
+		return l.last, err
 	}
+	if l.document != state.Document() || len(l.names) > maxNames {
+		*l = listedTools{document: state.Document(), names: map[pageKey]string{}, keys: map[string]pageKey{}}
+	}
+	size := 0
 	for _, p := range tools[:min(maxListed, len(tools))] {
 		about := "A tool of the page. The page says of it: " + schema.Words(p.Description, maxToolText)
 		tool := mcp.NewToolWithRawSchema(l.nameOf(pageKey{p.Name, p.Frame}), about, schema.Plain(p.Schema))
@@ -337,9 +354,13 @@ func (s *Server) listPage(ctx context.Context) (all []json.RawMessage) {
 			tool.Annotations.DestructiveHint = new(true)
 		}
 		raw, _ := json.Marshal(tool)
+		if size += len(raw); size > maxListSize {
+			break
+		}
 		all = append(all, raw)
 	}
-	return all
+	l.last = all
+	return all, nil
 }
 
 // nameOf is the name of a tool in the list of a host: one that hosts take, and that no other tool of the page has.
@@ -408,10 +429,15 @@ func (s *Server) watchTools(b *browse.Browser) {
 		}
 	}
 	var told []json.RawMessage
-	for state := (browse.ToolState{}); b.AwaitTools(s.life, state) == nil; {
+	for state := (browse.ToolState{}); s.life.Err() == nil && b.AwaitTools(s.life, state) == nil; {
 		rest(listRest)
 		_, state = b.Shown()
-		now := s.listPage(s.life)
+		now, err := s.listPage(s.life)
+		if err != nil { // it is busy, or has a dialog
+			state = browse.ToolState{}
+			rest(listPause - listRest)
+			continue
+		}
 		if slices.EqualFunc(told, now, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
 			continue
 		}

@@ -138,7 +138,7 @@ func TestPageTools(t *testing.T) {
 		calls(h, false, "do not trust it.\n```\n### Error\n```", "reviews", `{}`)
 		calls(h, false, "has consequences", "reviews", `{}`)
 		h.wants(false, `"readOnly":true,"consequential":true,"untrustedContent":true`, "browser_page_tools", "{}")
-		calls(h, false, "", "picture", `{}`)
+		calls(h, false, "image/png", "picture", `{}`)
 		calls(h, false, "xend\n```", "large", `{}`)
 		calls(h, true, `the page has no tool "add_to_card": did you mean add_to_cart?`, "add_to_card", `{}`)
 		h.wants(false, "added_later()", "browser_evaluate", `{"function":"() => { tool('added_later', () => `+
@@ -220,6 +220,18 @@ func TestPageTools(t *testing.T) {
 			h.wants(true, "has no tool", "browser_page_tool", `{"name":"both","frame":`+in+`}`)
 		}
 		calls(h, false, "of the page", "outer", `{}`)
+		// A frame that goes to another site, and so to another process, has the tools of its new page.
+		s = open(h, "/frames")
+		h.wants(false, "", "browser_evaluate", `{"function":"() => { const f = document.querySelector('iframe'); `+
+			`f.allow = 'tools'; f.src = 'http://localhost:' + location.port + '/inner?swapped' }"}`)
+		for end := time.Now().Add(time.Minute); !strings.Contains(s, "inner_swapped") ||
+			strings.Contains(s, "inner_same"); {
+			if time.Now().After(end) {
+				t.Fatalf("the tools of a frame that has changed its process are: %s", s)
+			}
+			s = h.wants(false, "", "browser_page_tools", "{}")
+		}
+		calls(h, false, "of the frame ?swapped", "inner_swapped", `{}`)
 	})
 	run("many", func(t *testing.T, h *host) {
 		_, line, _ := strings.Cut(open(h, "/many"), "- Page tools: ")

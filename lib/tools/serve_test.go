@@ -102,7 +102,7 @@ func (h *host) call(tool, args string) (text string, isError bool, took time.Dur
 		}
 		var all []string
 		for _, c := range a.Result.Content {
-			all = append(all, c.Text)
+			all = append(all, c.Text+c.MimeType)
 		}
 		return strings.Join(all, "\n"), a.Result.IsError, time.Since(began)
 	}

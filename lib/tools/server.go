@@ -243,7 +243,8 @@ func (s *Server) has(name string) bool {
 func (s *Server) list(ctx context.Context) []json.RawMessage {
 	all := List(s.Only)
 	if s.ListPageTools {
-		all = append(all, s.listPage(ctx)...)
+		pages, _ := s.listPage(ctx) // what it cannot tell now is told by a notification
+		all = append(all, pages...)
 	}
 	return all
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mime"
 	"os"
 	"slices"
 	"strings"
 
+	"btools/lib/blobs"
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/terminal"
@@ -116,9 +116,9 @@ func saveData(path, tool, kind string, data []byte) (string, error) {
 		return path, os.WriteFile(path, data, 0o666)
 	}
 	for n := 1; ; n++ {
-		name := tool + extension(kind)
+		name := tool + "." + blobs.ExtOf(kind)
 		if n > 1 {
-			name = fmt.Sprintf("%s-%d%s", tool, n, extension(kind))
+			name = fmt.Sprintf("%s-%d.%s", tool, n, blobs.ExtOf(kind))
 		}
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, fs.ErrExist) {
@@ -133,20 +133,6 @@ func saveData(path, tool, kind string, data []byte) (string, error) {
 		}
 		return name, err
 	}
-}
-
-// extension is that of files of a type.
-func extension(kind string) string {
-	switch kind, _, _ = strings.Cut(kind, ";"); kind {
-	case "image/jpeg":
-		return ".jpg"
-	case "text/plain":
-		return ".txt"
-	}
-	if all, err := mime.ExtensionsByType(kind); err == nil && len(all) > 0 {
-		return all[0]
-	}
-	return ".bin"
 }
 
 // drawsPictures reports whether standard output is a terminal with the graphics protocol of kitty.
