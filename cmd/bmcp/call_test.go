@@ -92,7 +92,8 @@ func TestCall(t *testing.T) {
 	if !strings.Contains(out, "Clicked") {
 		t.Errorf("evaluate says %q", out)
 	}
-	if out := w.Pipe(`{"function":"() => 6 * 7"}`, "bmcp", "call", "evaluate", "-").Out; !strings.Contains(out, "42") {
+	out = w.Pipe(`{"function":"() => 6 * 7"}`, "bmcp", "call", "evaluate", "-").Out
+	if !strings.Contains(out, "\n42\n") {
 		t.Errorf("with arguments from standard input it says %q", out)
 	}
 	if s := callSessions(w); len(s) != 1 || s[0].Session.Owner == nil || s[0].Session.Owner.PID != os.Getpid() ||
@@ -119,9 +120,8 @@ func TestCall(t *testing.T) {
 		t.Errorf("the whole result has %d parts: %v", len(result.Content), err)
 	}
 	dir := t.TempDir()
-	here := *w
 	for n, want := range []string{"take_screenshot.png", "take_screenshot-2.png"} {
-		c := here.Cmd("bmcp", "call", "take_screenshot")
+		c := w.Cmd("bmcp", "call", "take_screenshot")
 		c.Dir = dir
 		out, err := c.Output()
 		if b, _ := os.ReadFile(filepath.Join(dir, want)); err != nil || !strings.Contains(string(out), want) ||
@@ -238,7 +238,8 @@ func TestCallBatch(t *testing.T) {
 	r := w.Pipe("navigate "+site+"/b\n# a remark\n\nevaluate '() => 1 + 1'\nnothing\n"+
 		`{"name":"browser_evaluate","arguments":{"function":"() => 3 + 4"}}`+"\n", "bmcp", "call", "--batch")
 	lines := strings.Split(strings.TrimSpace(r.Out), "\n")
-	if len(lines) != 4 || !strings.Contains(lines[1], "2") || !strings.Contains(lines[3], "7") || r.Code != 64 ||
+	if len(lines) != 4 || !strings.Contains(lines[1], `Result\n2\n`) || !strings.Contains(lines[3], `Result\n7\n`) ||
+		r.Code != 64 ||
 		!strings.Contains(lines[2], `"error":{"code":"bad_request"`) {
 		t.Errorf("exit %d\n%s%s", r.Code, r.Out, r.Err)
 	}

@@ -41,7 +41,7 @@ func shellTools() (ours, agentBrowser, playwright *shellTool) {
 		eval: []string{"evaluate", "1+1"}, end: []string{bin + "bmcp", "end", "--all"},
 		env: []string{"BTOOLS_BROWSER=" + path},
 		batch: func(n int) ([]string, string) {
-			return []string{"--batch"}, repeat("", "evaluate 1+1", "\n", "\n", n)
+			return []string{"--batch"}, repeat("", "evaluate 1230+5", "\n", "\n", n)
 		}}
 	arch := cmp.Or(map[string]string{"amd64": "x64"}[runtime.GOARCH], runtime.GOARCH)
 	agent := must(filepath.Abs(installed("node_modules/agent-browser/bin/agent-browser-linux-"+arch, "npm ci")))
@@ -49,7 +49,7 @@ func shellTools() (ours, agentBrowser, playwright *shellTool) {
 		eval: []string{"eval", "1+1"}, end: []string{agent, "close", "--all"},
 		env: []string{"AGENT_BROWSER_EXECUTABLE_PATH=" + path, "AGENT_BROWSER_ARGS=--no-sandbox"},
 		batch: func(n int) ([]string, string) {
-			return []string{"batch", "--json"}, repeat("[", `["eval","1+1"]`, ",", "]", n)
+			return []string{"batch", "--json"}, repeat("[", `["eval","1230+5"]`, ",", "]", n)
 		}}
 	cli := must(filepath.Abs(installed("node_modules/.bin/playwright-cli", "npm ci")))
 	playwright = &shellTool{program: []string{cli}, session: "-s=%s", open: "open", eval: []string{"eval", "() => 1+1"},
@@ -142,7 +142,7 @@ func shells(b *bench) {
 			c := s.in("one", args...)
 			c.Stdin = strings.NewReader(input)
 			return ms(func() {
-				if out, err := c.Output(); err != nil || bytes.Count(out, []byte("2")) < 100 {
+				if out, err := c.Output(); err != nil || bytes.Count(out, []byte("1235")) < 100 {
 					fail("batch: %v, %.300s", err, out)
 				}
 			})
