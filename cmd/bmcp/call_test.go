@@ -1,18 +1,23 @@
+//go:build linux
+
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	. "btools/lib/cmdtest"
+	"btools/lib/terminal/ptytest"
 )
 
 // callSite is a page with a title for each path, a button that counts, and a slow answer.
@@ -149,6 +154,43 @@ func TestCall(t *testing.T) {
 	w.Run("bmcp", "end", "other").Wants(t, 69, "no session named other")
 }
 
+// A terminal that shows pictures gets a screenshot; another one gets the path of its file. The terminal is played.
+func TestCallPictures(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	called(w, "--session", "s", "navigate", callSite(t)+"/a")
+	for name, test := range map[string]struct{ kitty, attributes, want string }{
+		"kitty": {"1", "", "\x1b_Ga=T,f=100,"},
+		"sixel": {"", "\x1b[?62;4;22c", "\x1bP0;"},
+		"none":  {"", "\x1b[?62;22c", "take_screenshot.png"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			master, tty := ptytest.Open(t)
+			c := w.Cmd("bmcp", "call", "--session", "s", "take_screenshot")
+			c.Dir, c.Stdin, c.Stdout = t.TempDir(), tty, tty
+			c.Env = append(slices.Clone(c.Env), "TERM=xterm", "TERM_PROGRAM=", "KITTY_WINDOW_ID="+test.kitty)
+			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			Start(t, c)
+			tty.Close()
+			var shown strings.Builder
+			b := make([]byte, 64<<10)
+			for n, err := master.Read(b); err == nil; n, err = master.Read(b) {
+				if shown.Write(b[:n]); test.attributes != "" && strings.HasSuffix(shown.String(), "\x1b[c") {
+					master.WriteString(test.attributes)
+				}
+			}
+			if err := c.Wait(); err != nil || !strings.Contains(shown.String(), test.want) {
+				t.Errorf("%v, the terminal shows %.300q", err, shown.String())
+			}
+			_, err := os.Stat(filepath.Join(c.Dir, "take_screenshot.png"))
+			if saved := err == nil; saved != (name == "none") {
+				t.Errorf("there is a file: %v", saved)
+			}
+		})
+	}
+	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+}
+
 // Each agent has a session of its own, which ends with it; one with a name lasts.
 func TestCallOwners(t *testing.T) {
 	t.Parallel()
@@ -228,6 +270,46 @@ func TestCallFaults(t *testing.T) {
 	if r.Code != 0 || !strings.Contains(r.Out, "about:blank") || !strings.Contains(r.Err, site+"/s1") {
 		t.Errorf("after the service was killed: exit %d\n%s%s", r.Code, r.Out, r.Err)
 	}
+	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+}
+
+// A full disk keeps a call from what it has to write, which it says, and from nothing else.
+func TestCallFullDisk(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	site := callSite(t)
+	state, files := w.Dir+"/state", w.Dir+"/files"
+	for _, dir := range []string{state, files} {
+		os.Mkdir(dir, 0o700)
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k,mode=700"); err != nil {
+			t.Skipf("cannot mount a file system: %v", err)
+		}
+		t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	}
+	fill := func(dir string) {
+		if err := os.WriteFile(dir+"/fill", make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("%s is not full: %v", dir, err)
+		}
+	}
+	fill(state)
+	w.Run("bmcp", "call", "--session", "s", "navigate", site+"/a").Wants(t, 1, "no space left on device")
+	os.Remove(state + "/fill")
+	called(w, "--session", "s", "navigate", site+"/a")
+	fill(state)
+	fill(files)
+	if out := called(w, "--session", "s", "evaluate", "() => document.title"); !strings.Contains(out, "Page /a") {
+		t.Errorf("on a full disk a call says %q", out)
+	}
+	c := w.Cmd("bmcp", "call", "--session", "s", "take_screenshot")
+	var said strings.Builder
+	c.Dir, c.Stderr = files, &said
+	if c.Run(); c.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "no space left on device") {
+		t.Errorf("a screenshot on a full disk: exit %d\n%s", c.ProcessState.ExitCode(), said.String())
+	}
+	if left, _ := filepath.Glob(files + "/take*"); left != nil {
+		t.Errorf("it leaves %q", left)
+	}
+	os.Remove(state + "/fill")
 	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
 }
 

@@ -10,35 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"btools/lib/exit"
 	"btools/lib/record"
+	"btools/lib/terminal/ptytest"
 )
 
 // The rules of the package comment, one test each.
-
-// openPTY opens a terminal: what is written to one end is read at the other.
-func openPTY(t *testing.T) (master, tty *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	if tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tty.Close() })
-	return master, tty
-}
 
 // open opens a file that is closed when the test ends.
 func open(t *testing.T, name string, flag int) *os.File {
@@ -109,7 +86,7 @@ func runWith(t *testing.T, stdin, stdout *os.File, do func(*Context) error, args
 func TestWhatInputIsRead(t *testing.T) {
 	t.Parallel()
 	null := func(t *testing.T) *os.File { return open(t, os.DevNull, os.O_RDWR) }
-	tty := func(t *testing.T) *os.File { _, tty := openPTY(t); return tty }
+	tty := func(t *testing.T) *os.File { _, tty := ptytest.Open(t); return tty }
 	for name, c := range map[string]struct {
 		stdin func(*testing.T) *os.File
 		args  string
@@ -247,7 +224,7 @@ func TestFormOfTheOutput(t *testing.T) {
 			read := func() string { b, _ := os.ReadFile(stdout.Name()); return string(b) }
 			if c.terminal {
 				var master *os.File
-				master, stdout = openPTY(t)
+				master, stdout = ptytest.Open(t)
 				read = func() string {
 					io.WriteString(stdout, "\x00") // the end of it
 					var got strings.Builder

@@ -1,15 +1,19 @@
 package command
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image/png"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/mattn/go-sixel"
 
 	"btools/lib/blobs"
 	"btools/lib/cli"
@@ -79,11 +83,15 @@ func showParts(c *cli.Context, tool string, parts []content, failed bool) error 
 	for i := range parts {
 		p := &parts[i]
 		data, kind, ok := p.binary()
+		var draw func(io.Writer, []byte) error
+		if ok && save == "" && kind == "image/png" {
+			draw = drawing(c)
+		}
 		var err error
 		switch {
 		case ok && save == "-":
 			_, err = c.Stdout.Write(data)
-		case ok && save == "" && kind == "image/png" && drawsPictures(c):
+		case draw != nil:
 			err = draw(c.Stdout, data)
 		case ok:
 			var path string
@@ -135,15 +143,36 @@ func saveData(path, tool, kind string, data []byte) (string, error) {
 	}
 }
 
-// drawsPictures reports whether standard output is a terminal with the graphics protocol of kitty.
-func drawsPictures(c *cli.Context) bool {
+// drawing is what shows a PNG on standard output, nil if that is no terminal or one that shows no pictures.
+func drawing(c *cli.Context) func(io.Writer, []byte) error {
 	program := c.Getenv("TERM_PROGRAM")
-	return terminal.Is(c.Stdout) && (c.Getenv("KITTY_WINDOW_ID") != "" || c.Getenv("TERM") == "xterm-kitty" ||
-		program == "ghostty" || program == "WezTerm")
+	switch {
+	case !terminal.Is(c.Stdout):
+		return nil
+	case c.Getenv("KITTY_WINDOW_ID") != "", c.Getenv("TERM") == "xterm-kitty", program == "ghostty",
+		program == "WezTerm":
+		return drawKitty
+	case terminal.Foreground() && sixel.IsSupported(): // the terminal is asked, and has a second to answer
+		return drawSixel
+	}
+	return nil
 }
 
-// draw shows a PNG on such a terminal.
-func draw(w io.Writer, png []byte) error {
+// drawSixel shows a PNG on a terminal that takes sixels.
+func drawSixel(w io.Writer, data []byte) error {
+	picture, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	if err := sixel.NewEncoder(w).Encode(picture); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w)
+	return err
+}
+
+// drawKitty shows a PNG on a terminal with the graphics protocol of kitty.
+func drawKitty(w io.Writer, png []byte) error {
 	const most = 4096 // bytes of Base64 in one piece
 	data := base64.StdEncoding.EncodeToString(png)
 	for first := true; first || data != ""; first = false {
