@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -136,6 +137,25 @@ func TestCommandLine(t *testing.T) {
 			if i == "btools/lib/cli" || i == "btools/lib/flags" || i == frame[0] {
 				t.Errorf("%s imports %s", name, i)
 			}
+		}
+	}
+}
+
+// initialized is what Go says of a package that it has initialized.
+var initialized = regexp.MustCompile(`(?m)^init (btools/\S+) .* (\d+) bytes, \d+ allocs$`)
+
+// A shell runs bmcp for each call, and waits for all that its packages do at the
+// start: what few processes need is made at its first use.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t).With("GODEBUG=inittrace=1")
+	all := initialized.FindAllStringSubmatch(w.Run("bmcp", "--version").Err, -1)
+	if len(all) == 0 {
+		t.Error("no package is initialized")
+	}
+	for _, m := range all {
+		if n, _ := strconv.Atoi(m[2]); n > 4<<10 {
+			t.Errorf("%s allocates %d bytes at the start", m[1], n)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"btools/lib/lazy"
 	"btools/lib/private"
 )
 
@@ -68,7 +68,7 @@ func (b Blob) MIMEType() string { return TypeOf(strings.TrimPrefix(filepath.Ext(
 // Scheme is the beginning of a blob's address.
 const Scheme = "blob://"
 
-var validName = regexp.MustCompile(`^[0-9a-f]{64}\.[a-z0-9]{1,8}$`)
+var validName = lazy.Regexp(`^[0-9a-f]{64}\.[a-z0-9]{1,8}$`)
 
 // IsURI reports whether a text is the address of a blob, whether there is one or
 // not.
@@ -80,7 +80,7 @@ func IsURI(uri string) bool {
 // nameIn returns the name in an address.
 func nameIn(uri string) (string, error) {
 	name, ok := strings.CutPrefix(uri, Scheme)
-	if !ok || !validName.MatchString(name) {
+	if !ok || !validName().MatchString(name) {
 		return "", fmt.Errorf("%q is not the address of a blob: blob://SHA256.EXT", clip(uri))
 	}
 	return name, nil
@@ -101,7 +101,7 @@ func (s *Store) Put(ctx context.Context, data []byte, ext string) (Blob, error) 
 	}
 	sum := sha256.Sum256(data)
 	b := Blob{Name: hex.EncodeToString(sum[:]) + "." + ext, Size: int64(len(data))}
-	if !validName.MatchString(b.Name) {
+	if !validName().MatchString(b.Name) {
 		return Blob{}, fmt.Errorf("%q is not an extension", clip(ext))
 	}
 	if b.Size > s.max() {
@@ -243,7 +243,7 @@ func (s *Store) cleanLocked(room int64) error {
 			if age > leftover {
 				remove(e.Name())
 			}
-		case !validName.MatchString(e.Name()):
+		case !validName().MatchString(e.Name()):
 		case age >= TTL:
 			remove(e.Name())
 		default:

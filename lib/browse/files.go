@@ -3,11 +3,11 @@ package browse
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 
 	"github.com/chromedp/cdproto/page"
 
 	"btools/lib/cdp"
+	"btools/lib/lazy"
 )
 
 // GuardFiles has a function say why the file at a file: address may not be shown, nil
@@ -43,9 +43,9 @@ func (b *Browser) guardLocked() {
 }
 
 // fileRule matches a file: address as Chrome takes it: in any case, with spaces before it.
-var fileRule = regexp.MustCompile(`(?i)^\s*(?:view-source:\s*)*(file:.*)`)
+var fileRule = lazy.Regexp(`(?i)^\s*(?:view-source:\s*)*(file:.*)`)
 
-func isFile(address string) bool { return fileRule.MatchString(address) }
+func isFile(address string) bool { return fileRule().MatchString(address) }
 
 // openFile says whether a file: address may be opened. From the first one on, files that
 // pages lead to or have in frames are looked at too: only pages that are files can.
@@ -53,7 +53,7 @@ func (b *Browser) openFile(ctx context.Context, address string) error {
 	if b.refuses == nil {
 		return nil
 	}
-	if m := fileRule.FindStringSubmatch(address); m != nil {
+	if m := fileRule().FindStringSubmatch(address); m != nil {
 		if err := b.refuses(ctx, m[1]); err != nil {
 			return err
 		}

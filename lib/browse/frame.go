@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,6 +14,8 @@ import (
 	proto "github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/page"
+
+	"btools/lib/lazy"
 )
 
 // frame is a document's place: a tab, or a frame in one.
@@ -44,8 +45,10 @@ var (
 	//go:embed scripts/act.js
 	actScript string
 
-	agentScript = "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
-		pickScript + storageScript + verifyScript + actScript + "})(); 0"
+	agentScript = sync.OnceValue(func() string {
+		return "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
+			pickScript + storageScript + verifyScript + actScript + "})(); 0"
+	})
 )
 
 // worldName names the isolated world of our scripts: the page's own cannot see or
@@ -71,7 +74,7 @@ func (f *frame) world(ctx context.Context) (int, error) {
 	id = int(made.ExecutionContextID)
 	var got evaluated
 	err = f.tab.call(ctx, f.target.session, "Runtime.evaluate",
-		map[string]any{"expression": agentScript, "contextId": id}, &got)
+		map[string]any{"expression": agentScript(), "contextId": id}, &got)
 	if err = errors.Join(err, got.err()); err != nil {
 		return 0, err
 	}
@@ -274,7 +277,7 @@ func (f *frame) owner(ctx context.Context) (int, error) {
 // Target is what an agent names an element by: a ref of a snapshot or a selector.
 type Target string
 
-var refRule = regexp.MustCompile(`^(?:f([1-9]\d{0,8}))?e([1-9]\d{0,8})$`)
+var refRule = lazy.Regexp(`^(?:f([1-9]\d{0,8}))?e([1-9]\d{0,8})$`)
 
 // place is an element's frame, and how our scripts find it there: by the number of
 // a ref or by a selector.
@@ -285,7 +288,7 @@ type place struct {
 
 // locate finds the frame of a target. It waits until a selector matches something.
 func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
-	if m := refRule.FindStringSubmatch(string(target)); m != nil {
+	if m := refRule().FindStringSubmatch(string(target)); m != nil {
 		n, _ := strconv.Atoi(m[2])
 		i, _ := strconv.Atoi(m[1])
 		t.b.mu.Lock()

@@ -4,7 +4,7 @@ import "strconv"
 
 // Scripts are what is loaded into a world of its own in each document: btools.run calls
 // one of its functions by name. Browsers of all kinds run them.
-func Scripts() string { return agentScript }
+func Scripts() string { return agentScript() }
 
 // Address completes an address as a person would type it: example.org.
 func Address(typed string) (string, error) { return normalize(typed) }
@@ -16,7 +16,7 @@ func Functions(code string) (expression, statements string) { return asFunction(
 // Ref returns the numbers of a target that is a ref of a snapshot: of its frame, 0 for
 // the page itself, and of the element.
 func (t Target) Ref() (frame, element int, ok bool) {
-	m := refRule.FindStringSubmatch(string(t))
+	m := refRule().FindStringSubmatch(string(t))
 	if m == nil {
 		return 0, 0, false
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
+
+	"btools/lib/lazy"
 )
 
 // maxHelp is the widest that help texts get, in columns: longer lines are
@@ -149,7 +150,7 @@ func (h *helper) synopsis(p *Program, c *Command, name string) {
 }
 
 // more begins the part of a usage that the rest stands without.
-var more = regexp.MustCompile(`; | \(`)
+var more = lazy.Regexp(`; | \(`)
 
 // short prints rows that don't need more than a line without what is in
 // parentheses or after a semicolon.
@@ -160,7 +161,7 @@ func (h *helper) short(rows [][2]string) {
 	}
 	for i, r := range rows {
 		room := h.width - min(left, names) - 4
-		ends := more.FindAllStringIndex(r[1], -1)
+		ends := more().FindAllStringIndex(r[1], -1)
 		for utf8.RuneCountInString(rows[i][1]) > room && len(ends) > 0 {
 			rows[i][1] = r[1][:ends[len(ends)-1][0]]
 			ends = ends[:len(ends)-1]

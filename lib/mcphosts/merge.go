@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 	"github.com/tailscale/hujson"
+
+	"btools/lib/lazy"
 )
 
 // Merge returns a host's configuration with the entry in it: in the place of one
@@ -81,7 +82,7 @@ func member(of *hujson.Value, name string, depth int) (*hujson.Value, error) {
 }
 
 // tomlTable is the head of a table.
-var tomlTable = regexp.MustCompile(`(?m)^\s*\[`)
+var tomlTable = lazy.Regexp(`(?m)^\s*\[`)
 
 func mergeTOML(file []byte, text string) ([]byte, error) {
 	var any map[string]any
@@ -94,25 +95,25 @@ func mergeTOML(file []byte, text string) ([]byte, error) {
 		return []byte(strings.TrimRight(string(file), "\n") + "\n\n" + text), nil
 	}
 	rest := ""
-	if next := tomlTable.FindStringIndex(after); next != nil {
+	if next := tomlTable().FindStringIndex(after); next != nil {
 		rest = "\n" + strings.TrimLeft(after[next[0]:], "\n")
 	}
 	return []byte(strings.TrimPrefix(before+"\n", "\n") + text + rest), nil
 }
 
 var (
-	yamlEntry = regexp.MustCompile(`(?m)^  ` + Name + `:`)
-	yamlTop   = regexp.MustCompile(`(?m)^extensions:[ \t]*(#.*)?\n`)
+	yamlEntry = lazy.Regexp(`(?m)^  ` + Name + `:`)
+	yamlTop   = lazy.Regexp(`(?m)^extensions:[ \t]*(#.*)?\n`)
 )
 
 // mergeYAML adds the entry to a block of the plain form that goose writes.
 func mergeYAML(file []byte, text string) ([]byte, error) {
 	head, entry, _ := strings.Cut(text, "\n")
-	at := yamlTop.FindIndex(file)
+	at := yamlTop().FindIndex(file)
 	switch {
 	case bytes.Contains(file, []byte(entry)):
 		return file, nil
-	case yamlEntry.Match(file):
+	case yamlEntry().Match(file):
 		return nil, fmt.Errorf("it has a %s already: edit that one", Name)
 	case at != nil:
 		return []byte(string(file[:at[1]]) + entry + string(file[at[1]:])), nil

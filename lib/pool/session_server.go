@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"btools/lib/control"
 	"btools/lib/guard"
+	"btools/lib/lazy"
 	"btools/lib/record"
 	"btools/lib/virtual/sessions"
 )
@@ -62,7 +62,7 @@ func (v *Service) sessionServerLocked(pool string) (*sessionServer, error) {
 }
 
 // leaseID matches the IDs that newLeaseID makes.
-var leaseID = regexp.MustCompile(`^lease_[0-9]+_[a-z0-9]{16}$`)
+var leaseID = lazy.Regexp(`^lease_[0-9]+_[a-z0-9]{16}$`)
 
 // ServeHTTP serves a request to a session.
 func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +73,7 @@ func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	rest, ok := strings.CutPrefix(r.URL.Path, sessionPath)
 	id, _, _ := strings.Cut(rest, "/")
-	if !ok || !leaseID.MatchString(id) {
+	if !ok || !leaseID().MatchString(id) {
 		e := control.Errorf(guard.NotFound, "there is no browser at %q: each lease has its own path",
 			printable(r.URL.Path))
 		e.Hint = "use the http_url or the ws_url of a lease, which contain its ID; Puppeteer drops it from a browserURL"

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/guard"
 	"btools/lib/launcher"
+	"btools/lib/lazy"
 	"btools/lib/record"
 	"btools/lib/wait"
 	"btools/lib/websocket"
@@ -229,7 +229,7 @@ func hasFrontEnd(path string) bool {
 
 // outsideFrontEnd begins the address of a front end on a host of Chrome's makers. A
 // browser has the same pages itself, which need no network.
-var outsideFrontEnd = regexp.MustCompile(`"https://[^"/]+/serve_(?:rev|file)/[^"/]+/`)
+var outsideFrontEnd = lazy.Regexp(`"https://[^"/]+/serve_(?:rev|file)/[^"/]+/`)
 
 // replaceAddress replaces the browser's address in an answer by the proxy's, and that
 // of a front end elsewhere by the browser's own.
@@ -242,7 +242,7 @@ func replaceAddress(resp *http.Response, browser, proxy string) error {
 	for _, before := range []string{"ws://", "ws="} {
 		b = bytes.ReplaceAll(b, []byte(before+browser+"/"), []byte(before+proxy+"/"))
 	}
-	b = outsideFrontEnd.ReplaceAll(b, []byte(`"/devtools/`))
+	b = outsideFrontEnd().ReplaceAll(b, []byte(`"/devtools/`))
 	resp.Body = io.NopCloser(bytes.NewReader(b))
 	resp.ContentLength = int64(len(b))
 	resp.Header.Set("Content-Length", strconv.Itoa(len(b)))

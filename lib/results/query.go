@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/jmespath/go-jmespath"
+
+	"btools/lib/lazy"
 )
 
 const (
@@ -108,7 +109,7 @@ func document(text string, flat bool) (any, error) {
 }
 
 // anyBlock is the beginning of a block of code.
-var anyBlock = regexp.MustCompile("^(`{3,})[a-z]*\n")
+var anyBlock = lazy.Regexp("^(`{3,})[a-z]*\n")
 
 // section is the text between a heading and the next one, or the block of code
 // there.
@@ -121,7 +122,7 @@ func section(text, heading string) string {
 		text = heading + rest
 	}
 	text, _, _ = strings.Cut(text[len(heading):], "\n### ")
-	if m := anyBlock.FindStringSubmatch(text); m != nil {
+	if m := anyBlock().FindStringSubmatch(text); m != nil {
 		text, _, _ = strings.Cut(text[len(m[0]):], "\n"+m[1])
 	}
 	return text

@@ -2,9 +2,10 @@ package results
 
 import (
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"btools/lib/lazy"
 )
 
 // nodeOrder is the order of the members of a node.
@@ -19,7 +20,7 @@ const maxLevels = 500
 type node map[string]any
 
 // yamlBlock is the beginning of a block of YAML. It has as many ticks as its end.
-var yamlBlock = regexp.MustCompile("(?m)^(`{3,})yaml\n")
+var yamlBlock = lazy.Regexp("(?m)^(`{3,})yaml\n")
 
 // snapshot returns the nodes of a text's snapshot: a block of YAML, or the whole
 // text, in which each line is a node:
@@ -27,7 +28,7 @@ var yamlBlock = regexp.MustCompile("(?m)^(`{3,})yaml\n")
 //   - button "Save" [disabled] [ref=e7]: text
 //   - /url: https://example.com/
 func snapshot(text string) (roots []node, ok bool) {
-	if m := yamlBlock.FindStringSubmatchIndex(text); m != nil {
+	if m := yamlBlock().FindStringSubmatchIndex(text); m != nil {
 		text, _, _ = strings.Cut(text[m[1]:], "\n"+text[m[2]:m[3]])
 	} else if !strings.HasPrefix(text, "- ") {
 		return nil, false

@@ -168,7 +168,7 @@ func TestMatrix(t *testing.T) {
 		t.Parallel()
 	}
 	all := matrixTools(site)
-	for _, tool := range table {
+	for _, tool := range table() {
 		if !slices.ContainsFunc(all, func(c [2]string) bool { return c[0] == tool.Name }) {
 			t.Errorf("%s is not in the matrix", tool.Name)
 		}

@@ -187,11 +187,12 @@ func Groups() []string { return append([]string{"default", "core", "all"}, group
 
 // GroupOf is the group of a tool that is listed only if it is chosen; "": it is none.
 func GroupOf(name string) string {
-	i := slices.IndexFunc(table, func(t tool) bool { return t.Name == name })
+	all := table()
+	i := slices.IndexFunc(all, func(t tool) bool { return t.Name == name })
 	if i < 0 {
 		return ""
 	}
-	return table[i].Group
+	return all[i].Group
 }
 
 // isIn reports whether a word chooses a tool.
@@ -213,7 +214,7 @@ func Names(selection string) (names []string, err error) {
 	for _, word := range strings.Split(selection, ",") {
 		word = strings.TrimSpace(word)
 		n := len(names)
-		for _, t := range table {
+		for _, t := range table() {
 			if isIn(&t, word) {
 				names = append(names, t.Name)
 			}
@@ -223,7 +224,7 @@ func Names(selection string) (names []string, err error) {
 		}
 		if len(names) == n {
 			known := append([]string{SessionStats, "default"}, groups...)
-			for _, t := range table {
+			for _, t := range table() {
 				known = append(known, t.Name)
 			}
 			if near := spell.Nearest(word, known); near != "" {

@@ -2,7 +2,6 @@ package webtext
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,8 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"btools/lib/lazy"
 )
 
 // Markdown returns a page or a part of it as Markdown: headings, lists, tables,
@@ -34,7 +35,7 @@ func Markdown(source string, base *url.URL) string {
 var unescaped = strings.NewReplacer("&lt;", "<", "&gt;", ">")
 
 // blank are lines without text between paragraphs.
-var blank = regexp.MustCompile(`\n[ \t]*\n(?:[ \t]*\n)+`)
+var blank = lazy.Regexp(`\n[ \t]*\n(?:[ \t]*\n)+`)
 
 func markdown(doc *html.Node, address *url.URL) (string, error) {
 	simplify(doc, 0)
@@ -61,7 +62,7 @@ func markdown(doc *html.Node, address *url.URL) (string, error) {
 		out = string(b)
 		return err
 	})
-	return strings.TrimSpace(blank.ReplaceAllString(out, "\n\n")), err
+	return strings.TrimSpace(blank().ReplaceAllString(out, "\n\n")), err
 }
 
 // maxIndent is the depth of quotes and lists below which they are no longer

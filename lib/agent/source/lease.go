@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"sync"
 	"time"
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/lazy"
 	"btools/lib/record"
 	"btools/lib/wait"
 )
@@ -153,11 +153,11 @@ func (s *pool) advised(err error) error {
 	s.uses.mu.Lock()
 	defer s.uses.mu.Unlock()
 	own := *e
-	own.Hint = poolCommand.ReplaceAllString(e.Hint, "$0 --socket "+s.sock)
+	own.Hint = poolCommand().ReplaceAllString(e.Hint, "$0 --socket "+s.sock)
 	return &own
 }
 
-var poolCommand = regexp.MustCompile(`bpool (status|restart) \S+`)
+var poolCommand = lazy.Regexp(`bpool (status|restart) \S+`)
 
 // known returns what is known of an instance, and whether there are others.
 func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {

@@ -8,13 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
+	"btools/lib/lazy"
 	"btools/lib/states"
 )
 
@@ -88,7 +88,7 @@ func (v Sessions) flags() []string {
 	return all
 }
 
-var idRule = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+var idRule = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
 
 // RefIn is the browser that some arguments of a call choose, by their names.
 func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
@@ -96,7 +96,7 @@ func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
 		value, bad := nameIn(args, name)
 		switch name {
 		case "session_id":
-			if w.Session = value; value != "" && !idRule.MatchString(value) {
+			if w.Session = value; value != "" && !idRule().MatchString(value) {
 				bad = fmt.Errorf(`session_id is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, `+
 					"not %.200q", value)
 			}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"btools/lib/exit"
 	"btools/lib/jsonrpc"
+	"btools/lib/lazy"
 	"btools/lib/schema"
 	"btools/lib/shellwords"
 	"btools/lib/spell"
@@ -145,7 +145,7 @@ func countRequired(all []*argument) (n int) {
 	return n
 }
 
-var key = regexp.MustCompile(`^[A-Za-z_][\w-]*=`)
+var key = lazy.Regexp(`^[A-Za-z_][\w-]*=`)
 
 // named is the argument that a word gives by its name, nil if it is none: an address may have a "=", too. What
 // differs by a letter from the name of an argument is taken for a mistake rather than for a value.
@@ -157,7 +157,7 @@ func (t Tool) named(word string) (*argument, string, error) {
 	if a := t.argument(name); a != nil {
 		return a, value, nil
 	}
-	if key.MatchString(word) {
+	if key().MatchString(word) {
 		if near := spell.Nearest(name, t.names()); near != "" {
 			return nil, "", fmt.Errorf("there is no argument %q: did you mean %s=? "+
 				"(after --, a word is a value as it is)", name, near)
@@ -179,7 +179,7 @@ func (t Tool) tooMany(word string) error {
 	switch {
 	case len(names) == 0:
 		return fmt.Errorf("%q is too much: it takes no arguments", word)
-	case key.MatchString(word):
+	case key().MatchString(word):
 		name, _, _ := strings.Cut(word, "=")
 		return fmt.Errorf("there is no argument %q: there are %s", name, strings.Join(names, ", "))
 	}

@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"btools/lib/extension"
 	"btools/lib/guard"
 	"btools/lib/history"
+	"btools/lib/lazy"
 	"btools/lib/record"
 	"btools/lib/wait"
 )
@@ -233,7 +233,7 @@ func (h *Hub) knowsCode(r *http.Request, reg registration) bool {
 }
 
 // validID is the form of an instance's ID.
-var validID = regexp.MustCompile(`^inst_[0-9]{10,16}_[0-9a-z]{6}$`)
+var validID = lazy.Regexp(`^inst_[0-9]{10,16}_[0-9a-z]{6}$`)
 
 // admit gives a browser its instance: the one that it had, if that is free or
 // its own, else a new one.
@@ -244,7 +244,7 @@ func (h *Hub) admit(reg registration) (*Instance, *guard.Refusal) {
 		return nil, guard.Refuse(http.StatusServiceUnavailable, control.TryAgain, "%v", errStopping)
 	}
 	id := ""
-	if validID.MatchString(reg.InstanceID) {
+	if validID().MatchString(reg.InstanceID) {
 		id = reg.InstanceID
 		if old := h.instances[id]; old != nil && reg.Run != "" && old.run == reg.Run {
 			if old.Launch == reg.Launch {

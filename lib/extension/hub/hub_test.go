@@ -158,7 +158,7 @@ func TestRegistration(t *testing.T) {
 			defer mu.Unlock()
 			switch {
 			case status == http.StatusOK:
-				if !validID.MatchString(p.InstanceID) || p.Port < first || p.Port > first+19 {
+				if !validID().MatchString(p.InstanceID) || p.Port < first || p.Port > first+19 {
 					t.Errorf("the place is %+v", p)
 				}
 				ids[p.InstanceID], ports[p.Port] = true, true

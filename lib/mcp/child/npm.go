@@ -10,12 +10,12 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"btools/lib/held"
+	"btools/lib/lazy"
 )
 
 // npm is what npx has fetched. npx itself never runs
@@ -103,7 +103,7 @@ func (p *Programs) fetch(ctx context.Context, pkg string, stderr *stderrTail) (s
 		return "", err
 	}
 	argv := []string{"npx", "-y", "--prefix=" + dir, "--package=" + pkg}
-	if oneVersion.MatchString(pkg) { // of which there is nothing newer to ask for
+	if oneVersion().MatchString(pkg) { // of which there is nothing newer to ask for
 		argv = append(argv, "--prefer-offline")
 	}
 	argv = append(argv, "--", "node", "-p", "process.env.PATH")
@@ -138,7 +138,7 @@ func (p *Programs) fetch(ctx context.Context, pkg string, stderr *stderrTail) (s
 	return filepath.Join(bin, program), nil
 }
 
-var oneVersion = regexp.MustCompile(`.@\d+\.\d+\.\d+[^/]*$`)
+var oneVersion = lazy.Regexp(`.@\d+\.\d+\.\d+[^/]*$`)
 
 // noticeAfter is how long something may take until a person is told what is
 // waited for.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"btools/lib/lazy"
 	"btools/lib/mcp/oauth"
 	"btools/lib/run"
 	"btools/lib/shellwords"
@@ -51,10 +52,10 @@ type Spec struct {
 	drives bool
 }
 
-var nameRule = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,19}$`)
+var nameRule = lazy.Regexp(`^[a-zA-Z][a-zA-Z0-9_-]{0,19}$`)
 
 // ValidName reports whether a child can have the name.
-func ValidName(name string) bool { return nameRule.MatchString(name) }
+func ValidName(name string) bool { return nameRule().MatchString(name) }
 
 // Command is the child that a command line starts, as it is. Without a name it has
 // that of its program.
@@ -76,10 +77,10 @@ func (c *Spec) Drives() bool { return c.drives }
 // or a URL.
 func Parse(spec string) (Spec, error) {
 	c := Spec{}
-	if name, rest, ok := strings.Cut(spec, "="); ok && nameRule.MatchString(name) {
+	if name, rest, ok := strings.Cut(spec, "="); ok && nameRule().MatchString(name) {
 		c.Name, spec = name, rest
 	}
-	if urlRule.MatchString(spec) {
+	if urlRule().MatchString(spec) {
 		return Remote(c.Name, spec, nil, "")
 	}
 	var err error
@@ -98,7 +99,7 @@ func Parse(spec string) (Spec, error) {
 		return newSpec(c), nil
 	}
 	rest, npx := afterNpx(c.Argv)
-	c.Argv, c.Package = rest, npx || slices.Contains(packages, rest[0]) || packageRule.MatchString(rest[0])
+	c.Argv, c.Package = rest, npx || slices.Contains(packages, rest[0]) || packageRule().MatchString(rest[0])
 	c = newSpec(c)
 	if path, err := exec.LookPath(programOf(c.Argv[0])); err == nil && c.Package {
 		c.Argv[0], c.Package = path, false
@@ -109,7 +110,7 @@ func Parse(spec string) (Spec, error) {
 // packageRule is what only an npm package looks like: @SCOPE/NAME or
 // NAME@VERSION. Any other name that is not a program is a mistake: whoever owns
 // it at npm is not to run code here.
-var packageRule = regexp.MustCompile(`^(@[a-z0-9~][\w.~-]*/[a-z0-9~][\w.~-]*(@.+)?|[a-z0-9][\w.~-]*@[^/]+)$`)
+var packageRule = lazy.Regexp(`^(@[a-z0-9~][\w.~-]*/[a-z0-9~][\w.~-]*(@.+)?|[a-z0-9][\w.~-]*@[^/]+)$`)
 
 // packages are those that are known by their bare names.
 var packages = []string{"chrome-devtools-mcp"}
@@ -176,7 +177,7 @@ func nameOf(spec string) string {
 		name = parts[0]
 	}
 	name = regexp.MustCompile(`[^a-zA-Z0-9_-]+`).ReplaceAllString(name, "_")
-	if name = name[:min(20, len(name))]; !nameRule.MatchString(name) {
+	if name = name[:min(20, len(name))]; !nameRule().MatchString(name) {
 		return "child"
 	}
 	return name

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
 	"btools/lib/exit"
+	"btools/lib/lazy"
 	"btools/lib/tail"
 	"btools/lib/terminal"
 )
@@ -68,7 +68,7 @@ func (w *stderrTail) how(err error) string {
 		how = away.text
 	}
 	said := w.tail.Lines()
-	if i := lastIndex(said, errorLine.MatchString); i >= 0 {
+	if i := lastIndex(said, errorLine().MatchString); i >= 0 {
 		said = said[i : i+1] // below it is the stack
 	}
 	said = said[max(0, len(said)-3):]
@@ -82,7 +82,7 @@ func (w *stderrTail) how(err error) string {
 }
 
 // errorLine is the line of an error with which Node.js or Python ends a program.
-var errorLine = regexp.MustCompile(`^(?:Uncaught )?[\w.]*(?:Error|Exception)(?: \[\w+\])?: `)
+var errorLine = lazy.Regexp(`^(?:Uncaught )?[\w.]*(?:Error|Exception)(?: \[\w+\])?: `)
 
 // lastIndex returns the index of the last line for which is returns true, -1 if there
 // is none.

@@ -8,15 +8,15 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 	"unicode"
 
+	"btools/lib/lazy"
 	"btools/lib/mcp/oauth"
 )
 
 // urlRule is how the URL of a child begins.
-var urlRule = regexp.MustCompile(`^(?i:https?)://`)
+var urlRule = lazy.Regexp(`^(?i:https?)://`)
 
 // Remote is a child at a URL, by streamable HTTP. The headers, and the token in a file,
 // are sent with each request. An error does not show what may be secret, and the Spec has
@@ -24,7 +24,7 @@ var urlRule = regexp.MustCompile(`^(?i:https?)://`)
 func Remote(name, at string, headers map[string]string, tokenFile string) (Spec, error) {
 	c := Spec{Name: name, URL: at, Headers: headers, TokenFile: tokenFile}
 	u, err := url.Parse(at)
-	if err != nil || u.Hostname() == "" || !urlRule.MatchString(at) {
+	if err != nil || u.Hostname() == "" || !urlRule().MatchString(at) {
 		return c, errors.New("is not a URL: it is https://HOST/PATH, or http://HOST/PATH")
 	}
 	c.Name = cmp.Or(name, nameOfHost(u.Hostname()))
@@ -36,7 +36,7 @@ func Remote(name, at string, headers map[string]string, tokenFile string) (Spec,
 		return c, errors.New("is not to get headers or a token over http: use https")
 	}
 	for name, value := range headers {
-		if !headerName.MatchString(name) || strings.ContainsFunc(value, unicode.IsControl) {
+		if !headerName().MatchString(name) || strings.ContainsFunc(value, unicode.IsControl) {
 			return c, fmt.Errorf("cannot send the header %q", name)
 		}
 		if tokenFile != "" && strings.EqualFold(name, "Authorization") {
@@ -46,7 +46,7 @@ func Remote(name, at string, headers map[string]string, tokenFile string) (Spec,
 	return c, nil
 }
 
-var headerName = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
+var headerName = lazy.Regexp(`^[a-zA-Z0-9-]+$`)
 
 // nameOfHost is a short name for a host: example for mcp.example.com.
 func nameOfHost(host string) string {

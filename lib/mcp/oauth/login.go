@@ -14,10 +14,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"btools/lib/lazy"
 )
 
 const (
@@ -143,7 +144,7 @@ func await(ctx context.Context, l net.Listener, state, issuer string) (string, e
 	}
 }
 
-var metadataRule = regexp.MustCompile(`(?i)\bresource_metadata="([^"]+)"`)
+var metadataRule = lazy.Regexp(`(?i)\bresource_metadata="([^"]+)"`)
 
 // discover finds the authorization server of the server at a URL.
 func discover(ctx context.Context, at string) (resource, server, error) {
@@ -199,7 +200,7 @@ func places(ctx context.Context, u *url.URL) (all []string) {
 		if res, err := client.Do(req); err == nil {
 			res.Body.Close()
 			for _, h := range res.Header.Values("WWW-Authenticate") {
-				if m := metadataRule.FindStringSubmatch(h); m != nil && strings.HasPrefix(m[1], origin+"/") {
+				if m := metadataRule().FindStringSubmatch(h); m != nil && strings.HasPrefix(m[1], origin+"/") {
 					all = append(all, m[1])
 				}
 			}
@@ -330,11 +331,11 @@ func do(req *http.Request, to any) error {
 	return nil
 }
 
-var wordRule = regexp.MustCompile(`^[a-z_]{1,60}$`)
+var wordRule = lazy.Regexp(`^[a-z_]{1,60}$`)
 
 // word is the code of an error of OAuth.
 func word(code string) string {
-	if wordRule.MatchString(code) {
+	if wordRule().MatchString(code) {
 		return code
 	}
 	return "an error without a code"
