@@ -16,6 +16,8 @@ type SnapshotOptions struct {
 	Depth  *int   // nil: all of it
 	Boxes  bool   // where the elements are
 	Whole  bool   // long texts are not shortened, and more time is taken: it is for a search
+	// Interactive leaves out all but the elements to act on, which are at one level, and frames.
+	Interactive bool
 }
 
 // Times for which a document is looked at; what it has more is left out.
@@ -30,7 +32,8 @@ const maxFrames = 8
 // Snapshot is what an agent has to know of the page: an indented outline of roles,
 // names, states and refs.
 func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
-	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes, "whole": o.Whole, "joined": true}
+	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes, "whole": o.Whole, "joined": true,
+		"interactive": o.Interactive}
 	if o.Target != "" {
 		p, err := t.locate(ctx, o.Target)
 		if err != nil {
@@ -140,7 +143,7 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 		for i := range more {
 			more[i] = pad + more[i]
 		}
-		if script == "snapshot" && !strings.HasSuffix(lines[in.Line], ":") {
+		if in.Depth > 0 && !strings.HasSuffix(lines[in.Line], ":") {
 			lines[in.Line] += ":"
 		}
 		lines = slices.Insert(lines, in.Line+1, more...)

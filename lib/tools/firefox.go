@@ -29,22 +29,13 @@ var onFirefox = map[string]runner{
 			return err
 		})
 	}),
-	"browser_snapshot": with(func(ctx context.Context, r *reply, a struct {
-		Target   browse.Target
-		Filename string
-		Depth    *int
-		Boxes    bool
-	}) error {
+	"browser_snapshot": with(func(ctx context.Context, r *reply, a snapshotArguments) error {
 		return r.inFirefox(ctx, pageState, func(b *firefox.Browser) error {
-			text, err := b.Snapshot(ctx, browse.SnapshotOptions{Target: a.Target, Depth: a.Depth, Boxes: a.Boxes})
+			text, err := b.Snapshot(ctx, a.options())
 			if err != nil {
 				return err
 			}
-			shown := fenced("yaml", text)
-			if text == "" {
-				shown = "The page is empty."
-			}
-			return r.text(ctx, a.Filename, shown, text)
+			return r.text(ctx, a.Filename, snapshotSection(text, a.options()), text)
 		})
 	}),
 	"browser_find": with(func(ctx context.Context, r *reply, a struct{ Text, Regex, Filename string }) error {
@@ -352,9 +343,7 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 	case !shows:
 	case unseen != nil:
 		section("Snapshot", "There is none: "+unseen.Error())
-	case text == "":
-		section("Snapshot", "The page is empty.")
 	default:
-		section("Snapshot", fenced("yaml", text))
+		section("Snapshot", snapshotSection(text, browse.SnapshotOptions{}))
 	}
 }

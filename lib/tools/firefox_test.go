@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,6 +140,11 @@ func TestMatrixFirefox(t *testing.T) {
 	h.wants(false, "/nothing", "browser_evaluate", `{"function":"() => document.links[0].href = '/nothing'"}`)
 	h.wants(false, "- Page Title: A page\n### Snapshot", "browser_click", `{"target":"text=a link"}`)
 	h.wants(false, "- Began to download file", "browser_evaluate", `{"function":"() => { location = '/file' }"}`)
+	h.wants(false, "", "browser_navigate", `{"url":`+quoted("data:text/html,"+url.PathEscape(controls))+`}`)
+	if got := interactive(h, `{"interactive":true}`); got != controlsOnly {
+		t.Errorf("the interactive snapshot is\n%s", got)
+	}
+	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	h.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_evaluate",
 		`{"function":"() => { open('/normal') }"}`)
 	h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)

@@ -69,23 +69,28 @@ func back(ctx context.Context, r *reply, _ none) error {
 	return err
 }
 
-func snapshot(ctx context.Context, r *reply, a struct {
-	Target   browse.Target
-	Filename string
-	Depth    *int
-	Boxes    bool
-}) error {
+type snapshotArguments struct {
+	Target             browse.Target
+	Filename           string
+	Depth              *int
+	Boxes, Interactive bool
+}
+
+func (a *snapshotArguments) options() browse.SnapshotOptions {
+	return browse.SnapshotOptions{Target: a.Target, Depth: a.Depth, Boxes: a.Boxes, Interactive: a.Interactive}
+}
+
+func snapshot(ctx context.Context, r *reply, a snapshotArguments) error {
 	t, err := r.act(ctx)
 	if err != nil {
 		return err
 	}
-	o := browse.SnapshotOptions{Target: a.Target, Depth: a.Depth, Boxes: a.Boxes}
 	r.page = pageState
 	if a.Filename == "" {
-		r.page, r.snapshot = pageSnapshot, o
+		r.page, r.snapshot = pageSnapshot, a.options()
 		return nil
 	}
-	text, err := t.Snapshot(ctx, o)
+	text, err := t.Snapshot(ctx, a.options())
 	if err != nil {
 		return err
 	}

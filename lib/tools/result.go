@@ -242,12 +242,21 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		section("Snapshot", "There is none: "+unseen.Error())
 	case !changed:
 		section("Snapshot", "The page has not changed.")
-	case text == "":
-		section("Snapshot", "The page is empty.")
 	default:
-		section("Snapshot", fenced("yaml", text))
+		section("Snapshot", snapshotSection(text, r.snapshot))
 	}
 	return nil
+}
+
+// snapshotSection is a snapshot as a result shows it.
+func snapshotSection(text string, o browse.SnapshotOptions) string {
+	switch {
+	case text != "":
+		return fenced("yaml", text)
+	case o.Interactive:
+		return "Nothing in the page is interactive."
+	}
+	return "The page is empty."
 }
 
 // pageLines say which page a tab shows.

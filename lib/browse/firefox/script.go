@@ -89,7 +89,8 @@ func (b *Browser) Snapshot(ctx context.Context, o browse.SnapshotOptions) (strin
 	if err != nil {
 		return "", err
 	}
-	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "ms": snapshotTime.Milliseconds()}
+	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "interactive": o.Interactive,
+		"ms": snapshotTime.Milliseconds()}
 	if o.Whole {
 		args["ms"] = searchTime.Milliseconds()
 	}
@@ -150,7 +151,7 @@ func (b *Browser) outline(ctx context.Context, place string, args map[string]any
 		for i := range more {
 			more[i] = strings.Repeat("  ", in.Depth) + more[i]
 		}
-		if !strings.HasSuffix(lines[in.Line], ":") {
+		if in.Depth > 0 && !strings.HasSuffix(lines[in.Line], ":") {
 			lines[in.Line] += ":"
 		}
 		lines = slices.Insert(lines, in.Line+1, more...)

@@ -117,7 +117,8 @@ function optionNode(option, state) {
   const states = []
   if (option.selected) states.push('selected')
   if (option.disabled) states.push('disabled')
-  return { role: 'option', name: clip(text(option.label), mostOfName), states, children: [], el: option, hasRef: false }
+  const name = clip(text(option.label), mostOfName)
+  return { role: 'option', name, states, children: [], el: option, hasRef: false, interactive: true }
 }
 
 // join makes one text of texts that follow each other.
@@ -137,8 +138,9 @@ function join(children) {
 function wrap(el, role, clickable, children, state, style) {
   const meaning = children.filter((c) => !isBlank(c))
   const isFocus = el === state.active && el.localName !== 'body'
-  const acts = clickable || isFocus || el.draggable && el.localName !== 'img' && el.localName !== 'a' ||
-    role === 'generic' && isFocusable(el) && el.localName !== 'body'
+  const interactive = clickable || isFocus || el.draggable && el.localName !== 'img' && el.localName !== 'a' ||
+    state.interactive && isInteractive(el, role)
+  const acts = interactive || role === 'generic' && isFocusable(el) && el.localName !== 'body'
   const isNamed = !!(el.getAttribute('aria-label') || el.getAttribute('aria-labelledby'))
   if (role === 'generic' && !acts && !isNamed) {
     if (el.localName === 'body' || el.localName === 'html' || style.display.startsWith('inline') ||
@@ -150,6 +152,7 @@ function wrap(el, role, clickable, children, state, style) {
   if (role === 'img' && !name && !acts) return el.localName === 'svg' ? [] : [line(el, role, '', [])]
   const value = valueOf(el, role)
   const n = line(el, role, name, meaning)
+  n.interactive = interactive
   if (isFocus) n.states.splice(n.states.filter((s) => /^(checked|disabled|expanded)/.test(s)).length, 0, 'active')
   if (withoutRef.has(role) && !acts) n.hasRef = false
   if (clickable && !['link', 'button'].includes(role)) n.states.push('cursor=pointer')
@@ -163,6 +166,19 @@ function wrap(el, role, clickable, children, state, style) {
     n.frame = true
   }
   return [n]
+}
+
+const fields = new Set(['combobox', 'searchbox', 'slider', 'spinbutton', 'textbox'])
+
+const interactiveRoles = new Set([...fields, 'button', 'checkbox', 'link', 'listbox', 'menuitem', 'menuitemcheckbox',
+  'menuitemradio', 'option', 'radio', 'switch', 'tab', 'treeitem'])
+
+// isInteractive says whether an element is one to act on: its role says so, or the keyboard
+// reaches it, or its HTML handles clicks.
+function isInteractive(el, role) {
+  if (interactiveRoles.has(role)) return true
+  if (el.localName === 'body') return false
+  return el.tabIndex >= 0 || el.hasAttribute('onclick') || el.isContentEditable && !parentOf(el)?.isContentEditable
 }
 
 // cells are named by what is in them, which is shown there.
@@ -215,14 +231,7 @@ function print(nodes, depth, out, state) {
       out.push(pad + '- text: ' + quoteText(clip(depth ? node : text(node), state.most)))
       continue
     }
-    let head = pad + '- ' + node.role
-    if (node.name) head += ' ' + JSON.stringify(node.name)
-    for (const s of node.states) head += ' [' + s + ']'
-    if (node.hasRef) head += ' [ref=' + refOf(node.el, state) + ']'
-    if (state.boxes && node.el) {
-      const r = node.el.getBoundingClientRect()
-      head += ' [box=' + [r.x, r.y, r.width, r.height].map(Math.round).join(',') + ']'
-    }
+    const head = pad + lineHead(node, state)
     const { children } = node
     const cut = state.depth !== undefined && depth >= state.depth && children.some((c) => typeof c !== 'string')
     const props = []
@@ -244,6 +253,40 @@ function print(nodes, depth, out, state) {
   }
 }
 
+// lineHead is the beginning of the line of a node.
+function lineHead(node, state) {
+  let head = '- ' + node.role
+  if (node.name) head += ' ' + JSON.stringify(node.name)
+  for (const s of node.states) head += ' [' + s + ']'
+  if (node.hasRef) head += ' [ref=' + refOf(node.el, state) + ']'
+  if (state.boxes && node.el) {
+    const r = node.el.getBoundingClientRect()
+    head += ' [box=' + [r.x, r.y, r.width, r.height].map(Math.round).join(',') + ']'
+  }
+  return head
+}
+
+// printInteractive appends a line for each node that is one to act on, and for each frame,
+// at one level. A field has its value there, and an element without a name its text.
+function printInteractive(nodes, depth, out, state) {
+  if (depth > (state.depth ?? Infinity)) return
+  for (const node of nodes) {
+    if (typeof node === 'string') continue
+    if (node.interactive || node.frame) {
+      const holds = !node.name || fields.has(node.role) || node.el.localName === 'input'
+      const said = holds ? clip(textIn(node.children), mostOfName) : ''
+      out.push(lineHead(node, state) + (said && ': ' + quoteText(said)))
+    }
+    if (node.frame) state.at.push({ line: out.length - 1, depth: 0, number: numbers.get(node.el) })
+    printInteractive(node.children, depth + 1, out, state)
+  }
+}
+
+// textIn is the text in nodes, without those that have lines of their own.
+function textIn(nodes) {
+  return text(nodes.map((n) => typeof n === 'string' ? n : n.interactive ? '' : n.name || textIn(n.children)).join(' '))
+}
+
 const quoteURL = (s) => (/[\s"]/.test(s) ? JSON.stringify(s) : s)
 
 function focused() {
@@ -256,14 +299,16 @@ function focused() {
 // lines after which those of frames belong. Refs are numbered from next.
 // After ms it leaves out the rest of the document. Joined, the lines are one text, which
 // Chrome hands on faster.
-function snapshot({ target, next, prefix, depth, boxes, whole, joined, ms }) {
+function snapshot({ target, next, prefix, depth, boxes, interactive, whole, joined, ms }) {
   const state = {
-    next, prefix, depth, boxes, most: whole ? Infinity : 10000, at: [], active: focused(), end: performance.now() + ms,
-    seen: 0, cut: 0, pseudo: addsText(),
+    next, prefix, depth, boxes, interactive, most: whole ? Infinity : 10000, at: [], active: focused(),
+    end: performance.now() + ms, seen: 0, cut: 0, pseudo: addsText(),
   }
   const root = target ? only(target) : bodyOf(document) ?? rootOf(document)
   const lines = []
-  if (root) print(nodesOf(root, state, false).filter((n) => !isBlank(n)), 0, lines, state)
+  const nodes = root ? nodesOf(root, state, false).filter((n) => !isBlank(n)) : []
+  if (interactive) printInteractive(nodes, 0, lines, state)
+  else print(nodes, 0, lines, state)
   const all = joined && lines.length ? [lines.join('\n')] : lines
   return { lines: all, frames: state.at, next: state.next, cut: state.cut, page: page() }
 }
