@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -169,7 +170,23 @@ func shells(b *bench) {
 	large := b.serve(thousands)
 	ours.call("big", ours.open, large)
 	agent.call("big", agent.open, large)
-	size := []int{len(ours.call("big", "snapshot")), len(agent.call("big", "snapshot", "-i"))}
-	row("shell: tokens of 5,000 elements: ours, snapshot -i of theirs", "", "%d, %d", size[0]/4, size[1]/4)
-	row("the same: ours ÷ agent-browser", "≤ 1", "%.2f", float64(size[0])/float64(size[1]))
+	texts := []string{ours.call("big", "snapshot", "interactive=true"), agent.call("big", "snapshot", "-i")}
+	var size [2]int // of the lines of links, buttons and fields: theirs has headings, too
+	var which [2]string
+	for i, text := range texts {
+		for _, m := range interactive.FindAllStringSubmatch(text, -1) {
+			size[i] += len(m[0])
+			which[i] += m[1] + "\n"
+		}
+	}
+	if n := strings.Count(which[0], "\n"); which[0] != which[1] || n != 1500 {
+		fail("the snapshots differ: ours has %d elements: %.300s, theirs %.300s", n, which[0], which[1])
+	}
+	whole := []int{len(texts[0]), len(texts[1])}
+	row("shell: tokens of 5,000 elements, the interactive: ours, theirs", "", "%d, %d", whole[0]/4, whole[1]/4)
+	row("the same: ours ÷ agent-browser", "≤ 1", "%.2f", float64(whole[0])/float64(whole[1]))
+	row("the same: of the lines that both have", "≤ 1", "%.2f", float64(size[0])/float64(size[1]))
 }
+
+// interactive is the line of a link, a button or a field in a snapshot, with its role and name.
+var interactive = regexp.MustCompile(`(?m)^ *- ((?:link|button|textbox) "[^"]*").*\n?`)
