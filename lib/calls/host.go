@@ -10,12 +10,15 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 	"btools/lib/mcp/front"
 )
 
 // host is the host of MCP that the calls of one session are together.
 type host struct {
-	server front.Host
+	server front.Host     // nil: it is far
+	far    *child.Process // a server at a URL
+	lost   func(error)    // is called when that has ended
 
 	mu    sync.Mutex
 	last  int // the number of the latest request
@@ -25,11 +28,21 @@ type host struct {
 	lists int               // how often they have changed
 }
 
-// newHost begins to talk to a server.
-func newHost(hosts front.Hosts) *host {
-	h := &host{open: map[string]chan<- *jsonrpc.Message{}}
-	h.server = hosts.New(h.receive, false)
-	return h
+// newHost begins to talk to a server. One at a URL may be lost.
+func newHost(to Server, lost func(error)) (*host, error) {
+	h := &host{open: map[string]chan<- *jsonrpc.Message{}, lost: lost}
+	if err := to.begin(h); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *host) close() {
+	if h.far != nil {
+		h.far.Stop(nil)
+	} else {
+		h.server.Close()
+	}
 }
 
 // receive takes a message of the server.
@@ -71,10 +84,19 @@ func (h *host) answerLocked(m *jsonrpc.Message) []byte {
 	return jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "a shell has no %s", m.Method))
 }
 
-func (h *host) handle(raw []byte) { h.server.Handle(jsonrpc.Parse(raw)) }
+func (h *host) handle(raw []byte) {
+	if h.far != nil {
+		h.far.Send(raw)
+	} else {
+		h.server.Handle(jsonrpc.Parse(raw))
+	}
+}
 
 // request makes a request. If the context ends, it is cancelled.
 func (h *host) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if h.far != nil {
+		return h.far.Call(ctx, method, params)
+	}
 	answer := make(chan *jsonrpc.Message, 1)
 	h.mu.Lock()
 	h.last++
@@ -94,10 +116,14 @@ func (h *host) request(ctx context.Context, method string, params json.RawMessag
 	return nil, context.Cause(ctx)
 }
 
-// initialize introduces the host.
+// initialize introduces the host. Directories of this machine are nothing to a server elsewhere.
 func (h *host) initialize(ctx context.Context, release string) error {
+	capabilities := `{"roots":{"listChanged":true}}`
+	if h.far != nil {
+		capabilities = "{}"
+	}
 	_, err := h.request(ctx, "initialize", json.RawMessage(`{"protocolVersion":"`+mcp.Legacy+
-		`","capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"bmcp call","version":`+
+		`","capabilities":`+capabilities+`,"clientInfo":{"name":"bmcp call","version":`+
 		string(jsonrpc.Quote(release))+`}}`))
 	if err == nil {
 		h.handle(jsonrpc.Request(nil, "notifications/initialized", nil))
@@ -107,6 +133,9 @@ func (h *host) initialize(ctx context.Context, release string) error {
 
 // moveTo says in which directory the next call is made.
 func (h *host) moveTo(dir string) {
+	if h.far != nil {
+		return
+	}
 	h.mu.Lock()
 	moved := h.dir != dir
 	h.dir = dir

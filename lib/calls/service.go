@@ -19,7 +19,6 @@ import (
 	"btools/lib/agent/toolline"
 	"btools/lib/control"
 	"btools/lib/jsonrpc"
-	"btools/lib/mcp/front"
 	"btools/lib/proc"
 	"btools/lib/wait"
 )
@@ -31,12 +30,6 @@ const (
 	// startTimeout is how long a server may take to be ready for a session. Browsers start later, with a call.
 	startTimeout = 30 * time.Second
 )
-
-// Server is a server of MCP with the browsers of sessions.
-type Server interface {
-	front.Hosts
-	Close()
-}
 
 // Service keeps sessions. Set its fields before use.
 type Service struct {
@@ -334,6 +327,8 @@ var (
 	errAsked   = errors.New("the session was ended")
 	errOwner   = errors.New("the owner of the session has ended")
 	errStopped = errors.New("the service of bmcp call was stopped")
+
+	errNotReady = control.Errorf(control.TryAgain, "the server was not ready within %v", startTimeout)
 )
 
 // run starts a session, and ends it when its time has come.
@@ -349,11 +344,15 @@ func (s *Service) run(x *session) {
 	at := s.use(key, x.options)
 	opened, err := at.open()
 	if err == nil {
-		h := newHost(opened)
-		ctx, cancel := context.WithTimeout(x.ctx, startTimeout)
-		err = h.initialize(ctx, s.Release)
+		x.host, err = newHost(opened, x.end)
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeoutCause(x.ctx, startTimeout, errNotReady)
+		err = x.host.initialize(ctx, s.Release)
 		cancel()
-		x.host = h
+		if why := context.Cause(x.ctx); err != nil && why != nil {
+			err = why
+		}
 	}
 	x.err = err
 	close(x.ready)
@@ -365,7 +364,7 @@ func (s *Service) run(x *session) {
 	x.timer.Stop()
 	s.mu.Unlock()
 	if x.host != nil {
-		x.host.server.Close()
+		x.host.close()
 	}
 	s.leave(key, at, opened)
 	s.mu.Lock()

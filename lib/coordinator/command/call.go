@@ -29,6 +29,7 @@ import (
 	"btools/lib/flags"
 	"btools/lib/jsonrpc"
 	"btools/lib/lifetime"
+	"btools/lib/mcp/child"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/register"
@@ -80,6 +81,12 @@ func Service(c *cli.Context) error {
 
 // open opens a server for the sessions that start with these options.
 func open(c *cli.Context, options []string) (calls.Server, error) {
+	if at, err := elsewhere(options); err != nil {
+		return nil, err
+	} else if at != nil {
+		useLogins(c, at)
+		return calls.At(&at[0]), nil
+	}
 	var co *coordinator.Server
 	err := c.Parse(options, func(c *cli.Context) error {
 		o, err := serverOptions(c, func(how *source.Sessions) {
@@ -97,7 +104,42 @@ func open(c *cli.Context, options []string) (calls.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return co, nil
+	return calls.Here(co), nil
+}
+
+// elsewhere is the server at a URL whose tools a session with these options has; nil: it has those of bmcp here.
+func elsewhere(options []string) ([]child.Spec, error) {
+	if len(options) == 0 || !strings.HasPrefix(options[0], "--url=") {
+		return nil, nil
+	}
+	at, token := strings.TrimPrefix(options[0], "--url="), ""
+	if len(options) > 1 {
+		token = strings.TrimPrefix(options[1], "--token-file=")
+	}
+	spec, err := child.Remote("", at, nil, token)
+	if err != nil {
+		return nil, exit.Errorf(exit.Usage, "--url %s: %v", spec.Shown(), err)
+	}
+	return []child.Spec{spec}, nil
+}
+
+// atURL are the options of a session that has the tools of a server at a URL.
+func atURL(c *cli.Context) ([]string, error) {
+	for _, name := range sessionOptions() {
+		if c.Given(name) {
+			return nil, c.UsageError("--%s has no effect on a session at --url", name)
+		}
+	}
+	options := []string{"--url=" + c.String("url")}
+	if c.IsSet("token-file") {
+		path, err := filepath.Abs(c.String("token-file"))
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, "--token-file="+path)
+	}
+	_, err := elsewhere(options)
+	return options, err
 }
 
 // sessionOptions are those of bmcp with which a session of bmcp call starts.
@@ -126,6 +168,13 @@ func target(c *cli.Context) (t calls.Target, err error) {
 			return t, err
 		}
 		t.Owner = o.PID
+	}
+	if c.IsSet("url") {
+		t.Options, err = atURL(c)
+		return t, err
+	}
+	if c.IsSet("token-file") {
+		return t, c.UsageError("--token-file is for --url")
 	}
 	for _, name := range sessionOptions() {
 		if !c.IsSet(name) {

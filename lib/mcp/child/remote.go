@@ -46,10 +46,14 @@ type remote struct {
 	posts   map[string]context.CancelFunc
 }
 
-// remoteError is why a child at a URL has ended.
-type remoteError struct{ text string }
+// RemoteError is why a child at a URL has ended.
+type RemoteError struct {
+	Text   string
+	Denied bool   // it needs a login
+	advice string // how bmcp is given that
+}
 
-func (e *remoteError) Error() string { return e.text }
+func (e *RemoteError) Error() string { return e.Text + e.advice }
 
 const (
 	// dialTimeout is how long a connection may take.
@@ -119,7 +123,7 @@ func (r *remote) fail(why error) {
 
 // lost ends the child, as its server cannot be reached.
 func (r *remote) lost(err error) {
-	if known, ok := errors.AsType[*remoteError](err); ok {
+	if known, ok := errors.AsType[*RemoteError](err); ok {
 		r.fail(known)
 		return
 	}
@@ -127,7 +131,7 @@ func (r *remote) lost(err error) {
 	if errors.As(err, &u) { // whose text has the whole URL
 		err = u.Err
 	}
-	r.fail(&remoteError{fmt.Sprintf("cannot reach %s: %v", r.shown, err)})
+	r.fail(&RemoteError{Text: fmt.Sprintf("cannot reach %s: %v", r.shown, err)})
 }
 
 // run posts what is written to the input, until that is closed or the server is lost.
@@ -212,7 +216,7 @@ func (r *remote) request(ctx context.Context, method string, body []byte) (*http
 		token, err := r.login.Token(r.ctx, r.url) // a call that is cancelled does not end it
 		switch {
 		case err != nil:
-			return nil, &remoteError{fmt.Sprintf("the login at %s cannot be used, bmcp auth %s logs in again: %v",
+			return nil, &RemoteError{Text: fmt.Sprintf("the login at %s cannot be used, bmcp auth %s logs in again: %v",
 				r.shown, r.name, err)}
 		case token != "": // else it has been ended meanwhile
 			req.Header.Set("Authorization", "Bearer "+token)
@@ -284,12 +288,13 @@ func (r *remote) refused(res *http.Response, m *jsonrpc.Message, had bool) {
 	if text := jsonrpc.GetString(body, "error", "message"); text != "" && json.Valid(body) {
 		why += ": " + jsonrpc.Clip([]byte(text))
 	}
+	e := &RemoteError{Denied: res.StatusCode == http.StatusUnauthorized}
 	switch code := res.StatusCode; {
-	case code == http.StatusUnauthorized && r.login != nil:
-		why += fmt.Sprintf(": it does not accept the login any more, bmcp auth %s logs in again", r.name)
-	case code == http.StatusUnauthorized:
-		why += fmt.Sprintf(": it needs a login, by bmcp auth %s, or a token, as token_file or headers of [child.%s] "+
-			"in --config", r.name, r.name)
+	case e.Denied && r.login != nil:
+		e.advice = fmt.Sprintf(": it does not accept the login any more, bmcp auth %s logs in again", r.name)
+	case e.Denied:
+		e.advice = fmt.Sprintf(": it needs a login, by bmcp auth %s, or a token, as token_file or headers of "+
+			"[child.%s] in --config", r.name, r.name)
 	case code == http.StatusForbidden, code >= http.StatusBadGateway && code <= http.StatusGatewayTimeout:
 	case had && (code == http.StatusNotFound || code == http.StatusGone),
 		had && m.IsRequest() && code == http.StatusBadRequest:
@@ -301,7 +306,8 @@ func (r *remote) refused(res *http.Response, m *jsonrpc.Message, had bool) {
 		}
 		return
 	}
-	r.fail(&remoteError{why})
+	e.Text = why
+	r.fail(e)
 }
 
 // refuse answers a request with an error.
@@ -363,10 +369,10 @@ func (r *remote) stream(ctx context.Context, body io.ReadCloser, id json.RawMess
 		case answered || ctx.Err() != nil:
 			return
 		case errors.Is(err, jsonrpc.ErrTooLong):
-			r.fail(&remoteError{fmt.Sprintf("%s: %v", r.shown, err)})
+			r.fail(&RemoteError{Text: fmt.Sprintf("%s: %v", r.shown, err)})
 			return
 		case e.last == "":
-			r.fail(&remoteError{fmt.Sprintf("%s has ended the stream of an answer before it", r.shown)})
+			r.fail(&RemoteError{Text: fmt.Sprintf("%s has ended the stream of an answer before it", r.shown)})
 			return
 		}
 		if !r.pause(ctx, max(e.retry, 0)) {
@@ -434,7 +440,7 @@ func (r *remote) listen() {
 		case code >= http.StatusInternalServerError && code != http.StatusNotImplemented:
 			delay = min(2*delay, maxReconnect) // what has to be answered tells whether it is away
 		case code == http.StatusNotFound && r.hasSession():
-			r.fail(&remoteError{fmt.Sprintf("%s answers %s: it has ended the session", r.shown, res.Status)})
+			r.fail(&RemoteError{Text: fmt.Sprintf("%s answers %s: it has ended the session", r.shown, res.Status)})
 		default: // it has none
 			res.Body.Close()
 			return

@@ -49,8 +49,11 @@ func (w *stderrTail) Write(b []byte) (int, error) {
 
 func (w *stderrTail) writeLine(line string) { fmt.Fprintf(w, "%s\n", line) }
 
-// ending describes how a child ended, with the last lines that it wrote.
+// ending describes how a child ended, with the last lines that it wrote. That of a child at a URL has a RemoteError.
 func (w *stderrTail) ending(name string, err error) error {
+	if away, ok := errors.AsType[*RemoteError](err); ok {
+		return fmt.Errorf("child %s ended (%w)", name, away)
+	}
 	return fmt.Errorf("child %s %s", name, w.how(err))
 }
 
@@ -62,10 +65,6 @@ func (w *stderrTail) how(err error) string {
 		if n := ended.ExitCode() - exit.Signalled; n > 0 && n < 65 {
 			how = fmt.Sprintf("killed by signal %d, %v", n, syscall.Signal(n))
 		}
-	}
-	var away *remoteError
-	if errors.As(err, &away) {
-		how = away.text
 	}
 	said := w.tail.Lines()
 	if i := lastIndex(said, errorLine().MatchString); i >= 0 {
