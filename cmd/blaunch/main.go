@@ -58,13 +58,14 @@ func main() {
 				&ucli.StringFlag{Name: "owner", Category: lives,
 					Usage: "record `NAME` as the owner: stop --all then spares the browser"},
 			}),
-			Common: []string{"browser", "no-headless", "profile", "url", "port", "wait", "ttl"},
+			Common: []string{"browser", "no-headless", "profile", "url", "port", "wait"},
 			Do:     command.Launch,
 			Values: map[string]cli.Values{"ID": command.Instances, "--hub": command.Hubs,
 				"--state-save": statecommand.OfferOwn},
 		},
 		About: "Prints the browser's record and leaves the browser running under a small supervisor. With --wait it " +
 			"stays in the foreground; with -- CMD it runs CMD with the browser.",
+		Elsewhere: flags.Pages(),
 		Commands: []*cli.Command{
 			{Name: "list", Usage: "list the running browsers", Do: command.List},
 			{Name: "stop", Usage: "stop browsers (given as arguments, or as IDs or records on standard input)",

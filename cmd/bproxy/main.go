@@ -146,7 +146,7 @@ func main() {
 			},
 			Flags: slices.Concat(listens(chosen), []ucli.Flag{direct}, browsers(), runs(), flags.Hidden(slices.Concat(
 				[]ucli.Flag{&ucli.BoolFlag{Name: isolate}, &ucli.BoolFlag{Name: extension}}, sharing(), joins())...)),
-			Common: []string{"listen", "browser", "profile", "target", "idle"},
+			Common: []string{"listen", "browser", "target", "idle"},
 			Do:     command.Run,
 			Values: map[string]cli.Values{"PORT": command.Ports, "SESSION": command.SessionNames,
 				"--root-session": command.SessionNames, "--default-session": command.SessionNames,
@@ -156,6 +156,7 @@ func main() {
 		Old: map[string]string{"session-throttle": "throttle"},
 		About: "Prints its record as soon as it listens, and runs until it is stopped; with -- CMD, runs CMD against " +
 			"the port.",
+		Elsewhere: flags.Pages(),
 		Commands: []*cli.Command{
 			{Name: "share", Usage: "share one browser as many virtual ones, a session each", TakesCommand: true,
 				Examples: []string{

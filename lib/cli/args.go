@@ -68,7 +68,8 @@ func parse(p *Program, args []string) (*arguments, error) {
 		}
 		if f == nil {
 			// It may be an option of a command that "--" is missing before.
-			if len(a.rest) > 0 && a.command == &p.Command && p.TakesCommand && isProgram(a.rest[0]) {
+			if len(a.rest) > 0 && a.command == &p.Command && (p.Elsewhere.Hints[a.rest[0]] != "" ||
+				p.TakesCommand && isProgram(a.rest[0])) {
 				fail(a.stray(p, a.rest[0]))
 			}
 			if !hasValue && i+1 < len(args) {
@@ -208,6 +209,8 @@ func (a *arguments) stray(p *Program, word string) error {
 	}
 	e := a.usage(p, "%s", what)
 	switch near := spell.Nearest(word, names); {
+	case a.command == &p.Command && p.Elsewhere.Hints[word] != "":
+		e.Hint = p.Elsewhere.Hints[word]
 	case a.command == &p.Command && near != "":
 		e.Err = fmt.Errorf("%s: did you mean %s?", what, near)
 	case isPort(word) && a.has("port"):

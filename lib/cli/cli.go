@@ -111,9 +111,17 @@ type Program struct {
 	Command
 	About    string // a sentence or two for --help
 	Commands []*Command
+	// Elsewhere is what people look for here and another program does.
+	Elsewhere Elsewhere
 	// Old are the options that the program and its commands had under other names,
 	// and today's; "" means that what the option of the program asks for is always so.
 	Old map[string]string
+}
+
+// Elsewhere is a line for --help, and hints for those who give these words as a command.
+type Elsewhere struct {
+	Line  string
+	Hints map[string]string
 }
 
 // Context is one run of a command.

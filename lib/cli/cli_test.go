@@ -29,7 +29,8 @@ func program(do func(*Context) error) *Program {
 					Usage: "within `DURATION`, and here is a text that is long enough for it to be broken into lines"},
 			},
 		},
-		About: "About it.",
+		About:     "About it.",
+		Elsewhere: Elsewhere{"Lists of others: bother list", map[string]string{"lists": "bother list"}},
 		Commands: []*Command{
 			{Name: "list", Usage: "list them", Do: do},
 			{Name: "serve", Usage: "serve it", Do: do, Flags: []cli.Flag{&cli.StringFlag{Name: "listen",
@@ -94,6 +95,8 @@ func TestSlips(t *testing.T) {
 		{[]string{"-", "list"}, "list is a command of bprog: put it first"},
 		{[]string{"srve", "list"}, `"srve" is not a command of bprog: did you mean serve?`},
 		{[]string{"list", "more"}, `unexpected argument "more"`},
+		{[]string{"lists", "--nonsense"}, `"lists" is not a command of bprog`},
+		{[]string{"lists", "x"}, "hint: bother list"},
 		{[]string{"--"}, "no command after --"},
 		{[]string{"--output", "xml"}, "--output is json or table"},
 	} {
@@ -132,7 +135,8 @@ func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}, {"--port", "7", "--help"}, {"--help", "--all"},
 		{"help", "--all"}} {
 		code, out, _ := try(t, nil, "", args...)
-		wants := []string{"bprog - do things\n\n  bprog -- true\n\nUsage: bprog", "list    list them", "--port N"}
+		wants := []string{"bprog - do things\n\n  bprog -- true\n\nUsage: bprog", "list    list them", "--port N",
+			"\n\nLists of others: bother list\nMore: bprog "}
 		if args[len(args)-1] == "--all" {
 			wants = append(wants, "(default: 15s)", "(default: any)", "[$BPROG_BROWSER]", "--log-level LEVEL")
 		}

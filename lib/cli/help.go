@@ -49,7 +49,7 @@ func help(w io.Writer, p *Program, c *Command, width int, all bool) {
 	if all {
 		h.commands(p, true)
 		h.options(c)
-		h.line("\nMore: " + details)
+		h.more(p, details)
 		return
 	}
 	if len(c.Flags) > 0 {
@@ -65,7 +65,16 @@ func help(w io.Writer, p *Program, c *Command, width int, all bool) {
 		h.short(rows)
 	}
 	h.commands(p, false)
-	h.line("\nMore: " + p.Name + " --help --all, " + details)
+	h.more(p, p.Name+" --help --all, "+details)
+}
+
+// more says where the rest is.
+func (h *helper) more(p *Program, details string) {
+	h.line("")
+	if p.Elsewhere.Line != "" {
+		h.wrap(0, p.Elsewhere.Line)
+	}
+	h.line("More: " + details)
 }
 
 func (h *helper) examples(c *Command) {
