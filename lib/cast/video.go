@@ -35,18 +35,20 @@ func HasFFmpeg() bool {
 type Video struct {
 	path, ffmpeg string
 	fps          int
+	finish       time.Duration // how long the end of the file may take
 
-	mu      sync.Mutex
 	process *held.Process // nil: there has been no frame yet
 	said    tail.Tail
 	began   time.Time
+	stop    chan struct{} // closed when there are no more frames
+	ended   chan struct{} // closed when no frame is written any more
+	exit    error         // of ffmpeg, once it has exited
+	exited  bool
+
+	mu      sync.Mutex
 	latest  []byte
 	written int
 	err     error // of writing to ffmpeg
-	exit    error // of ffmpeg, once it has exited
-	exited  bool
-	stop    chan struct{} // closed when there are no more frames
-	ended   chan struct{} // closed when no frame is repeated any more
 }
 
 // createVideo creates a video, for its owner only.
@@ -60,8 +62,8 @@ func createVideo(path string, fps int) (*Video, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Video{path: path, ffmpeg: ffmpeg, fps: fps, stop: make(chan struct{}), ended: make(chan struct{})},
-		f.Close()
+	return &Video{path: path, ffmpeg: ffmpeg, fps: fps, finish: 20 * time.Second, stop: make(chan struct{}),
+		ended: make(chan struct{})}, f.Close()
 }
 
 // start starts ffmpeg for a video of the size of its first frame. It ends with its input,
@@ -82,12 +84,13 @@ func (v *Video) start(first []byte) error {
 	if v.process, err = held.Start(cmd, true); err != nil {
 		return fmt.Errorf("cannot run ffmpeg: %w", err)
 	}
-	v.began = time.Now()
+	v.began, v.latest = time.Now(), first
 	go v.repeat()
 	return nil
 }
 
-// repeat writes the latest frame at each moment, so that the end comes quickly.
+// repeat writes the latest frame at each moment, so that the end comes quickly, and at
+// the end once more. Nobody waits for it but Close: ffmpeg may take nothing for long.
 func (v *Video) repeat() {
 	defer close(v.ended)
 	ticks := time.NewTicker(time.Second / time.Duration(v.fps))
@@ -95,77 +98,95 @@ func (v *Video) repeat() {
 	for {
 		select {
 		case <-ticks.C:
-			v.mu.Lock()
-			v.writeDue(0)
-			v.mu.Unlock()
+			for v.isDue() && v.write() {
+			}
 		case <-v.stop:
+			v.write()
 			return
 		}
 	}
 }
 
-// writeDue writes the latest frame for the time that has passed, and so many times more.
-func (v *Video) writeDue(more int) {
-	due := int(time.Since(v.began)*time.Duration(v.fps)/time.Second) + more
-	for ; v.written < due && v.err == nil; v.written++ {
-		_, v.err = v.process.Write(v.latest)
+// isDue reports whether a frame is missing for the time that has passed. If ffmpeg is
+// slow, the end does not wait for those.
+func (v *Video) isDue() bool {
+	select {
+	case <-v.stop:
+		return false
+	default:
+		return v.written < int(time.Since(v.began)*time.Duration(v.fps)/time.Second)
 	}
+}
+
+// write writes the latest frame and reports whether ffmpeg has taken it.
+func (v *Video) write() bool {
+	v.mu.Lock()
+	frame, err := v.latest, v.err
+	v.mu.Unlock()
+	if err == nil {
+		_, err = v.process.Write(frame)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.err = err; err == nil {
+		v.written++
+	}
+	return err == nil
 }
 
 // Write shows a frame from now on.
 func (v *Video) Write(x Frame) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	if v.process == nil {
-		if err := v.start(x.JPEG); err != nil {
-			return err
-		}
-	} else {
-		v.writeDue(0)
+		return v.start(x.JPEG)
 	}
+	v.mu.Lock()
 	v.latest = x.JPEG
-	if v.err != nil {
-		v.wait(finish) // it says why
-		return v.why(v.err)
+	err := v.err
+	v.mu.Unlock()
+	if err == nil {
+		return nil
 	}
-	return nil
+	v.wait(time.After(v.finish)) // it says why
+	return v.why(cmp.Or(v.exit, err))
 }
 
 // wait waits for the end of ffmpeg and reports whether it came.
-func (v *Video) wait(most time.Duration) bool {
+func (v *Video) wait(over <-chan time.Time) bool {
 	if !v.exited {
 		select {
 		case v.exit = <-v.process.Ended:
 			v.exited = true
-		case <-time.After(most):
+		case <-over:
 		}
 	}
 	return v.exited
 }
-
-// finish is how long ffmpeg may take to finish the file.
-const finish = 20 * time.Second
 
 // Close finishes the file, with its last frame shown for a moment.
 func (v *Video) Close() error {
 	if v.process == nil {
 		return os.Remove(v.path) // no player would take it
 	}
+	over := time.After(v.finish)
 	close(v.stop)
-	<-v.ended
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.writeDue(1)
+	select {
+	case <-v.ended:
+		v.process.Release()
+		if v.wait(over) {
+			if err := cmp.Or(v.exit, v.err); err != nil {
+				return v.why(err)
+			}
+			return nil
+		}
+	case <-over: // it takes no frames
+	}
+	v.process.Kill()
 	v.process.Release()
-	if !v.wait(finish) {
-		v.process.Kill()
+	if !v.exited {
 		<-v.process.Ended
-		return v.why(fmt.Errorf("it did not end within %v", finish))
 	}
-	if err := cmp.Or(v.exit, v.err); err != nil {
-		return v.why(err)
-	}
-	return nil
+	<-v.ended
+	return v.why(fmt.Errorf("it did not end within %v", v.finish))
 }
 
 // why is an error of ffmpeg, in its own words if it said why.

@@ -107,6 +107,23 @@ func TestVideoFails(t *testing.T) {
 	}
 }
 
+// Neither a frame nor the end waits for an encoder that hangs.
+func TestVideoHangs(t *testing.T) {
+	fake(t, `exec sleep 1000`)
+	out, err := Create(t.TempDir()+"/a.webm", 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := out.(*Video)
+	v.finish = 10 * time.Millisecond
+	f := picture(t, color.Black)
+	f.JPEG = append(f.JPEG, make([]byte, 1<<20)...) // more than a pipe holds
+	err = errors.Join(v.Write(f), v.Write(f), v.Write(f), v.Close())
+	if err == nil || !strings.Contains(err.Error(), "ffmpeg: it did not end within 10ms") {
+		t.Errorf("%v, want that it did not end", err)
+	}
+}
+
 // A real ffmpeg encodes each kind of video.
 func TestFFmpeg(t *testing.T) {
 	t.Parallel()
