@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 
+	"btools/lib/agent/toolline"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 	"btools/lib/mcp/child"
@@ -23,9 +24,9 @@ type host struct {
 	mu    sync.Mutex
 	last  int // the number of the latest request
 	open  map[string]chan<- *jsonrpc.Message
-	dir   string            // of the latest call; "": it may use no files
-	tools []json.RawMessage // nil: they are to be listed
-	lists int               // how often they have changed
+	dir   string          // of the latest call; "": it may use no files
+	tools *toolline.Tools // nil: they are to be listed
+	lists int             // how often they have changed
 }
 
 // newHost begins to talk to a server. One at a URL may be lost.
@@ -146,13 +147,14 @@ func (h *host) moveTo(dir string) {
 }
 
 // list are the tools that there are now.
-func (h *host) list(ctx context.Context) ([]json.RawMessage, error) {
+func (h *host) list(ctx context.Context) (*toolline.Tools, error) {
 	h.mu.Lock()
-	all, list := h.tools, h.lists
+	known, list := h.tools, h.lists
 	h.mu.Unlock()
-	if all != nil {
-		return all, nil
+	if known != nil {
+		return known, nil
 	}
+	var all []json.RawMessage
 	params := json.RawMessage("{}")
 	for {
 		result, err := h.request(ctx, "tools/list", params)
@@ -168,12 +170,13 @@ func (h *host) list(ctx context.Context) ([]json.RawMessage, error) {
 		}
 		params = json.RawMessage(`{"cursor":` + string(next) + `}`)
 	}
+	read := toolline.Of(all)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lists == list { // else they have changed meanwhile
-		h.tools = all
+		h.tools = read
 	}
-	return all, nil
+	return read, nil
 }
 
 // shown is a tool without the argument that chooses a session: a call has one.

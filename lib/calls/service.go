@@ -101,7 +101,7 @@ type Request struct {
 	// Arguments are those of the tool; nil: Words are.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Words     []string        `json:"words,omitempty"`
-	// Line is the tool and its arguments in the place of all these, as toolline.Line reads them.
+	// Line is the tool and its arguments in the place of all these, as toolline reads them.
 	Line string `json:"line,omitempty"`
 }
 
@@ -236,11 +236,11 @@ func (s *Service) pages() map[string]string {
 }
 
 // read reads which tool is called, and its arguments.
-func (r *Request) read(all []json.RawMessage) (tool toolline.Tool, arguments json.RawMessage, err error) {
+func (r *Request) read(all *toolline.Tools) (tool toolline.Tool, arguments json.RawMessage, err error) {
 	if r.Line != "" {
-		return toolline.Line(all, r.Line)
+		return all.Line(r.Line)
 	}
-	if tool, err = toolline.Find(all, r.Tool); err != nil {
+	if tool, err = all.Find(r.Tool); err != nil {
 		return tool, nil, err
 	}
 	if r.Arguments != nil {
@@ -473,7 +473,7 @@ func (s *Service) tools(ctx context.Context, t Target) (*Tools, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Tools{all, x.page.refs}, nil
+	return &Tools{all.All, x.page.refs}, nil
 }
 
 // list lists the sessions, the oldest first.

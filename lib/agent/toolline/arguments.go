@@ -231,13 +231,13 @@ func valueOf(s *schema.Schema, word string) json.RawMessage {
 
 // Line reads a line of a batch: words as in a shell, or a JSON object with a name and arguments, as the parameters of
 // tools/call. Of an empty line, or one that begins with "#", the tool has no name.
-func Line(tools []json.RawMessage, line string) (Tool, json.RawMessage, error) {
+func (s *Tools) Line(line string) (Tool, json.RawMessage, error) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
 		return Tool{}, nil, nil
 	}
 	if line[0] == '{' {
-		return object(tools, []byte(line))
+		return s.object([]byte(line))
 	}
 	words, err := shellwords.Split(line)
 	if err == nil && len(words) == 0 {
@@ -246,7 +246,7 @@ func Line(tools []json.RawMessage, line string) (Tool, json.RawMessage, error) {
 	if err != nil {
 		return Tool{}, nil, exit.Errorf(exit.Usage, "cannot read %s: %w", jsonrpc.Clip([]byte(line)), err)
 	}
-	t, err := Find(tools, words[0])
+	t, err := s.Find(words[0])
 	if err != nil {
 		return Tool{}, nil, err
 	}
@@ -255,7 +255,7 @@ func Line(tools []json.RawMessage, line string) (Tool, json.RawMessage, error) {
 }
 
 // object is a line that is a JSON object.
-func object(tools []json.RawMessage, line []byte) (Tool, json.RawMessage, error) {
+func (s *Tools) object(line []byte) (Tool, json.RawMessage, error) {
 	var call struct {
 		Name      string
 		Arguments json.RawMessage
@@ -267,7 +267,7 @@ func object(tools []json.RawMessage, line []byte) (Tool, json.RawMessage, error)
 	if err != nil {
 		return Tool{}, nil, exit.Errorf(exit.Usage, "cannot read %s: %w", jsonrpc.Clip(line), err)
 	}
-	t, err := Find(tools, call.Name)
+	t, err := s.Find(call.Name)
 	if err != nil {
 		return Tool{}, nil, err
 	}

@@ -27,7 +27,7 @@ func Complete(tools []json.RawMessage, before []string, word string) (all []Choi
 		}
 		return all
 	}
-	t, err := Find(tools, before[0])
+	t, err := Of(tools).Find(before[0])
 	if err != nil {
 		return nil
 	}

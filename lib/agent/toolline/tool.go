@@ -50,15 +50,26 @@ const prefix = "browser_"
 var onlyByName = []string{"element", "startElement", "endElement", "session_id", "state", "browser_pool",
 	"browser_instance", "instanceId"}
 
-// Find finds a tool of a tools/list by its name, which may lack browser_.
-func Find(tools []json.RawMessage, name string) (Tool, error) {
-	names, short := names(tools)
+// Tools are the tools of a tools/list, whose names are read once and not for each line.
+type Tools struct {
+	All         []json.RawMessage
+	full, short []string
+}
+
+// Of reads the names of tools.
+func Of(all []json.RawMessage) *Tools {
+	full, short := names(all)
+	return &Tools{all, full, short}
+}
+
+// Find finds a tool by its name, which may lack browser_.
+func (s *Tools) Find(name string) (Tool, error) {
 	for _, full := range []string{name, prefix + name} {
-		if i := slices.Index(names, full); i >= 0 {
-			return read(tools[i], names[i], short[i]), nil
+		if i := slices.Index(s.full, full); i >= 0 {
+			return read(s.All[i], full, s.short[i]), nil
 		}
 	}
-	return Tool{}, &exit.Error{Code: exit.Usage, Err: unknown(name, slices.Concat(short, names)),
+	return Tool{}, &exit.Error{Code: exit.Usage, Err: unknown(name, slices.Concat(s.short, s.full)),
 		Hint: "bmcp call --help lists the tools"}
 }
 

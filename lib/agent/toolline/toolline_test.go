@@ -121,7 +121,7 @@ func TestArguments(t *testing.T) {
 		{`shoot target=e5`, `{"target":"e5","scale":"css"}`},
 		{`old_click 'the button' e5`, `{"element":"the button","ref":"e5"}`},
 	} {
-		tool, got, err := Line(all, c.line)
+		tool, got, err := Of(all).Line(c.line)
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %s, %v, want %s", c.line, got, err, c.want)
 		}
@@ -167,7 +167,7 @@ func TestWrongWords(t *testing.T) {
 		{`{`, `cannot read "{": unexpected end of JSON input`, ""},
 		{`click "e5`, `cannot read "click \"e5": a quote in it is not closed`, ""},
 	} {
-		_, got, err := Line(all, c.line)
+		_, got, err := Of(all).Line(c.line)
 		var e *exit.Error
 		if !errors.As(err, &e) || e.Code != exit.Usage || err.Error() != c.want {
 			t.Errorf("%s: %s, %v, want %s", c.line, got, err, c.want)
@@ -175,7 +175,7 @@ func TestWrongWords(t *testing.T) {
 			t.Errorf("%s: the hint is %q, want %s", c.line, e.Hint, c.usage)
 		}
 	}
-	click, _ := Find(all, "click")
+	click, _ := Of(all).Find("click")
 	for _, text := range []string{"", "[]", `{"target":`, `{} {}`} {
 		var e *exit.Error
 		if _, err := click.JSON([]byte(text)); !errors.As(err, &e) || e.Code != exit.Data {
@@ -201,7 +201,7 @@ func TestLine(t *testing.T) {
 		`{"name":"browser_evaluate","arguments":{"function":"é"}}`:  `browser_evaluate {"function":"é"}`,
 		`{"name":"browser_press_key","arguments":{"key":"\u0041"}}`: `browser_press_key {"key":"\u0041"}`,
 	} {
-		tool, args, err := Line(builtin(t), line)
+		tool, args, err := Of(builtin(t)).Line(line)
 		got := strings.TrimSpace(tool.Name + " " + string(args))
 		if err != nil || got != want {
 			t.Errorf("%q: %s, %v, want %s", line, got, err, want)
@@ -224,7 +224,7 @@ func TestOtherServers(t *testing.T) {
 		{`{"name":"free","arguments":{"a":[1]}}`, "free", `{"a":[1]}`},
 		{`bare`, "bare", `{}`},
 	} {
-		tool, got, err := Line(others, c.line)
+		tool, got, err := Of(others).Line(c.line)
 		if err != nil || tool.Name != c.name || string(got) != c.want {
 			t.Errorf("%s: %s, %s, %v, want %s %s", c.line, tool.Name, got, err, c.name, c.want)
 		}
@@ -255,7 +255,7 @@ func TestHelp(t *testing.T) {
 	}
 	full, _ := names(all)
 	for _, name := range full {
-		tool, err := Find(all, name)
+		tool, err := Of(all).Find(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +301,7 @@ Arguments, as NAME=VALUE, or values in this order:
 Close the current tab
 `,
 	} {
-		tool, _ := Find(builtin(t), name)
+		tool, _ := Of(builtin(t)).Find(name)
 		if got := tool.Help(); got != want {
 			t.Errorf("the help of %s is\n%s", name, got)
 		}
@@ -336,11 +336,11 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%q, %q: %q, want %s", c.before, c.word, got, c.want)
 		}
 	}
-	click, _ := Find(all, "click")
+	click, _ := Of(all).Find("click")
 	if next := click.Next(nil); !slices.Equal(next, []string{"target"}) {
 		t.Errorf("the first word of click is %q", next)
 	}
-	drag, _ := Find(all, "drag")
+	drag, _ := Of(all).Find("drag")
 	if next := drag.Next([]string{"e1"}); !slices.Equal(next, []string{"endTarget"}) {
 		t.Errorf("the second word of drag is %q", next)
 	}
@@ -362,13 +362,13 @@ func FuzzLine(f *testing.F) {
 				json.RawMessage(`{"name":"whole","description":`+string(jsonrpc.Quote(schema))+
 					`,"inputSchema":`+schema+`}`))
 		}
-		tool, args, err := Line(all, line)
+		tool, args, err := Of(all).Line(line)
 		words := strings.Fields(line)
 		for i := range words {
 			Complete(all, words[:i], words[i])
 		}
 		for _, name := range []string{"fuzz", "whole"} {
-			if tool, err := Find(all, name); err == nil {
+			if tool, err := Of(all).Find(name); err == nil {
 				tool.Help()
 				tool.Arguments(words)
 			}

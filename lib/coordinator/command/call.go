@@ -420,7 +420,7 @@ func CallHelp(env *cli.Env, words []string) (string, error) {
 	if len(words) == 0 {
 		return "Tools:\n" + toolline.List(all, toolline.Width), nil
 	}
-	tool, err := toolline.Find(all, words[0])
+	tool, err := toolline.Of(all).Find(words[0])
 	return tool.Help(), err
 }
 

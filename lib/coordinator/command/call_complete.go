@@ -21,7 +21,7 @@ func OfferCall(c *cli.Completion) {
 	if len(c.Args()) == 0 {
 		return
 	}
-	tool, err := toolline.Find(t.Tools, c.Args()[0])
+	tool, err := toolline.Of(t.Tools).Find(c.Args()[0])
 	if err != nil || !slices.ContainsFunc(tool.Next(c.Args()[1:]), func(name string) bool {
 		return slices.Contains([]string{"target", "selector", "startTarget", "endTarget", "uid"}, name)
 	}) {
