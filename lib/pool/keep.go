@@ -6,8 +6,8 @@ import (
 
 	"btools/lib/pool/share"
 	"btools/lib/record"
+	"btools/lib/sessions"
 	"btools/lib/virtual"
-	"btools/lib/virtual/sessions"
 	"btools/lib/wait"
 )
 

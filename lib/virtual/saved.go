@@ -9,6 +9,8 @@ import (
 
 // Saved is a snapshot in a file. Nil is none.
 type Saved struct {
+	Tabs int // how many it has
+
 	path string
 }
 
@@ -27,7 +29,7 @@ func (s *Snapshot) Save(dir string) (*Saved, error) {
 		os.Remove(f.Name())
 		return nil, err
 	}
-	return &Saved{f.Name()}, nil
+	return &Saved{len(s.Tabs), f.Name()}, nil
 }
 
 // Load reads the snapshot.

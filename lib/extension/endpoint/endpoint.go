@@ -18,6 +18,7 @@ import (
 	"btools/lib/extension/hub"
 	"btools/lib/extension/upstream"
 	"btools/lib/guard"
+	book "btools/lib/sessions"
 	"btools/lib/virtual"
 	"btools/lib/virtual/sessions"
 )
@@ -78,8 +79,9 @@ func (s *Server) add(l *hub.Link) {
 	}
 	j := &joined{link: l, upstream: upstream.New(l, s.Group, s.Log)}
 	j.upstream.AllTabs = s.AllTabs
-	j.sessions = &sessions.Registry{Chrome: j.chrome, Grace: s.Grace, Idle: s.Idle, Max: s.Max, Defaults: s.Defaults,
-		OpenDownloads: s.OpenDownloads, Log: s.Log, Base: prefix + l.Instance.ID}
+	j.sessions = &sessions.Registry{Chrome: j.chrome, Defaults: s.Defaults, OpenDownloads: s.OpenDownloads,
+		Base: prefix + l.Instance.ID, Book: book.Book{Log: s.Log, Noun: "session",
+			Policy: book.Policy{Grace: s.Grace, Idle: s.Idle, Max: s.Max}}}
 	if s.AllTabs {
 		j.sessions.Default, j.sessions.Root = allTabs, allTabs
 	}

@@ -20,6 +20,7 @@ import (
 	"btools/lib/forward"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	book "btools/lib/sessions"
 	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
@@ -47,8 +48,8 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 		return nil, nil
 	}
 	g := &sessions.Registry{
-		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
-		Hibernate: c.Duration("hibernate"), Log: c.Log,
+		Book: book.Book{Policy: book.Policy{Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"),
+			Max: c.Int("max-sessions"), Hibernate: c.Duration("hibernate")}, Log: c.Log, Noun: "session"},
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit")}, Default: c.String("default-session"),
 		Root: c.String("root-session"), OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
 	}

@@ -9,6 +9,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/proxy"
+	book "btools/lib/sessions"
 	"btools/lib/states"
 	"btools/lib/states/remote"
 	"btools/lib/virtual"
@@ -25,8 +26,9 @@ func TestStateOfANewSession(t *testing.T) {
 		}
 	}
 	launched := control.Errorf(control.Failed, "the browser is launched")
-	g := &sessions.Registry{Max: 10, Defaults: sessions.Settings{State: "theirs", States: own},
-		Chrome: func(context.Context) (*virtual.Browser, func(), error) { return nil, nil, launched }}
+	g := &sessions.Registry{Book: book.Book{Policy: book.Policy{Max: 10}},
+		Defaults: sessions.Settings{State: "theirs", States: own},
+		Chrome:   func(context.Context) (*virtual.Browser, func(), error) { return nil, nil, launched }}
 	s := &service{proxy: &proxy.Proxy{Sessions: g}, states: remote.NewServer(own, nil)}
 	for _, x := range []struct {
 		uid          int

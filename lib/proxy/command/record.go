@@ -21,7 +21,7 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/record"
-	"btools/lib/virtual/sessions"
+	book "btools/lib/sessions"
 )
 
 // Record records a browser for a program of btools that runs a command with it, which
@@ -105,8 +105,8 @@ func (s *service) recordSessions(ctx context.Context, c *cli.Context, kept *evid
 	}
 	var e record.Proxy
 	s.record.Get("proxy", &e)
-	address := func(name string, kind sessions.Kind) string {
-		u := sessionOf(api.Session{Name: name, Anonymous: kind != sessions.Named}, e).WSURL
+	address := func(name string, kind book.Kind) string {
+		u := sessionOf(api.Session{Name: name, Anonymous: kind != book.Named}, e).WSURL
 		if token != "" {
 			u += "?token=" + url.QueryEscape(token)
 		}
@@ -116,7 +116,7 @@ func (s *service) recordSessions(ctx context.Context, c *cli.Context, kept *evid
 	if name == "" {
 		name = cmdSession
 	}
-	if err := kept.Add(ctx, name, record.Instance{WSURL: address(name, sessions.Named)}); err != nil {
+	if err := kept.Add(ctx, name, record.Instance{WSURL: address(name, book.Named)}); err != nil {
 		return err
 	}
 	go func() {
@@ -129,7 +129,7 @@ func (s *service) recordSessions(ctx context.Context, c *cli.Context, kept *evid
 				last = e.Number
 				at := address(e.Session, e.Kind)
 				switch {
-				case e.Event == "created" && e.Kind == sessions.Single:
+				case e.Event == "created" && e.Kind == book.Single:
 					c.Log.Warn("no evidence is recorded of a session that belongs to one connection")
 				case e.Event == "created":
 					if err := kept.Add(ctx, e.Session, record.Instance{WSURL: at}); err != nil {

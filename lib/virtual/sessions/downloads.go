@@ -41,14 +41,15 @@ func (g *Registry) openDownloads(k Key, settings *Settings) error {
 
 // Downloads returns the downloads of a session; the error says why it has none.
 func (g *Registry) Downloads(name string) (*downloads.Files, error) {
-	for _, e := range g.entriesWhere(func(e *entry) bool { return e.key.Name == name && e.state != creating }) {
-		if e.files != nil {
-			return e.files, nil
-		}
-		return nil, control.Errorf(guard.NotFound, "the downloads of the session %q go where its browser puts them",
-			clip(name))
+	all := g.Named(name, false)
+	if len(all) == 0 {
+		return nil, errNone(name)
 	}
-	return nil, control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
+	if files := all[0].Owner().(*place).settings.files; files != nil {
+		return files, nil
+	}
+	return nil, control.Errorf(guard.NotFound, "the downloads of the session %q go where its browser puts them",
+		clip(name))
 }
 
 // serveDownloads answers a request for a session's downloads. It creates no

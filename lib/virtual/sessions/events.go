@@ -5,6 +5,7 @@ import (
 
 	"btools/lib/downloads"
 	"btools/lib/record"
+	book "btools/lib/sessions"
 )
 
 // Event is a change of a session.
@@ -13,9 +14,9 @@ type Event struct {
 	Time   record.Time `json:"time"`
 	// Event is created, hibernated, restored, ended, download_started, downloaded
 	// or download_failed.
-	Event   string `json:"event"`
-	Session string `json:"session"`
-	Kind    Kind   `json:"-"` // of one that is created or has ended
+	Event   string    `json:"event"`
+	Session string    `json:"session"`
+	Kind    book.Kind `json:"-"` // of one that is created or has ended
 	// Why a download has failed (interrupted, canceled, limit), or how the browser of
 	// a session that is hibernated has ended.
 	Why      string          `json:"why,omitempty"`

@@ -10,6 +10,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	book "btools/lib/sessions"
 )
 
 // hibernating is a registry whose sessions are hibernated after 20 s, in a
@@ -82,14 +83,14 @@ func TestHibernatedSessionsAreNotCounted(t *testing.T) {
 		for _, name := range []string{"d", "e", "f"} {
 			use(t, g, Key{Name: name})
 		}
-		_, err := g.use(t.Context(), Key{Name: "a"}, nil)
+		_, _, err := g.use(t.Context(), Key{Name: "a"}, nil)
 		if err == nil || control.ErrorOf(err).Code != control.SessionLimit {
 			t.Errorf("a hibernated session beside the 3 that are allowed: %v", err)
 		}
 		if i := listed(t, g, "a"); !i.Hibernated {
 			t.Error("it is no longer hibernated after that")
 		}
-		if _, err := g.use(t.Context(), Key{Name: "b"}, &Settings{}); err == nil {
+		if _, _, err := g.use(t.Context(), Key{Name: "b"}, &Settings{}); err == nil {
 			t.Error("its name was free for a new session")
 		}
 	})
@@ -165,9 +166,10 @@ func TestConnectionWithoutUse(t *testing.T) {
 		s, done := use(t, g, Key{Name: "a"})
 		sleep(30 * time.Second)
 		done()
-		sleep(Settle - time.Second)
+		sleep(book.Settle - time.Second)
 		if s.over.Load() {
-			t.Errorf("a session was hibernated %v after its last connection, want %v", Settle-time.Second, Settle)
+			t.Errorf("a session was hibernated %v after its last connection, want %v", book.Settle-time.Second,
+				book.Settle)
 		}
 		sleep(2 * time.Second)
 		if !s.over.Load() {
@@ -192,7 +194,7 @@ func TestSessionThatCannotBeSavedStays(t *testing.T) {
 			t.Error("it was not hibernated when it could be saved")
 		}
 		f.err = errors.New("no Chrome")
-		if _, err := g.use(t.Context(), Key{Name: "a"}, nil); !errors.Is(err, f.err) {
+		if _, _, err := g.use(t.Context(), Key{Name: "a"}, nil); !errors.Is(err, f.err) {
 			t.Errorf("waking it without a Chrome: %v", err)
 		}
 		f.err = nil

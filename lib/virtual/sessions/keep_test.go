@@ -5,7 +5,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	book "btools/lib/sessions"
 	"btools/lib/virtual"
+)
+
+// lookEvery and lookWhileIdle are those of the book.
+const (
+	lookEvery     = 2 * time.Second
+	lookWhileIdle = 30 * time.Second
 )
 
 // A session whose Chrome has ended comes back as it was kept last, also for a client
@@ -34,7 +41,7 @@ func TestCrash(t *testing.T) {
 		}
 		crash(virtual.ErrBrowserEnded)
 		comesBack(false) // there has been no time to keep anything
-		sleep(LookEvery + time.Millisecond)
+		sleep(lookEvery + time.Millisecond)
 		if i := listed(t, g, "a"); i.KeptAt == nil {
 			t.Error("a session was not kept within 2 s")
 		}
@@ -57,7 +64,7 @@ func TestCrash(t *testing.T) {
 		f.look.Store(&virtual.Snapshot{})
 		g.Default = "own" // the one with the browser's profile comes back as well
 		s, done = use(t, g, Key{Name: "own"})
-		sleep(LookEvery + time.Millisecond)
+		sleep(lookEvery + time.Millisecond)
 		crash(virtual.ErrBrowserEnded)
 		old := done
 		if s, done = use(t, g, Key{Name: "own"}); s.settings.saved == nil {
@@ -65,34 +72,9 @@ func TestCrash(t *testing.T) {
 		}
 		old()
 		done()
-		foreign := &Registry{Default: "own", Foreign: true, MakeDir: g.MakeDir}
+		foreign := &Registry{Default: "own", Foreign: true, Book: book.Book{MakeDir: g.MakeDir}}
 		if foreign.keeps(Key{Name: "own"}) || !foreign.keeps(Key{Name: "a"}) {
 			t.Error("the profile of another program's browser is kept, or nothing is")
 		}
 	})
-}
-
-// What has changed is looked for soon while a session is used, else rarely, and
-// for no more than a tenth of the time, unless that would be much later.
-func TestLookIsDue(t *testing.T) {
-	t.Parallel()
-	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
-	for _, c := range []struct {
-		last      Looks
-		used, now int
-		want      bool
-	}{
-		{Looks{}, -5, 0, true},
-		{Looks{at(0), at(0)}, 1, 2, true},
-		{Looks{at(0), at(0)}, -1, 2, false},
-		{Looks{at(0), at(0)}, -1, 30, true},
-		{Looks{at(0), at(2)}, 5, 21, false},
-		{Looks{at(0), at(2)}, 5, 22, true},
-		{Looks{at(0), at(4)}, 5, 33, false},
-		{Looks{at(0), at(4)}, 5, 34, true},
-	} {
-		if got := c.last.isDue(at(c.used), at(c.now)); got != c.want {
-			t.Errorf("%+v: %v, want %v", c, got, c.want)
-		}
-	}
 }

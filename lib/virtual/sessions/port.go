@@ -7,7 +7,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/guard"
-	"btools/lib/virtual"
+	book "btools/lib/sessions"
 )
 
 // prefix begins the path of each named session.
@@ -53,9 +53,9 @@ func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ep == list:
 		writeJSON(w, []targetInfo{})
 	case ep == toBrowser && target == "":
-		g.serve(w, r, Key{rand.Text(), Single}, g.Base, "devtools/browser")
+		g.serve(w, r, Key{Name: rand.Text(), Kind: book.Single}, g.Base, "devtools/browser")
 	case ep == toBrowser:
-		g.serve(w, r, Key{target, Anonymous}, g.Base, "devtools/browser/"+target)
+		g.serve(w, r, Key{Name: target, Kind: book.Anonymous}, g.Base, "devtools/browser/"+target)
 	default:
 		e := control.Errorf(guard.NotFound,
 			"%s belongs to a session: on this port, each client has a browser of its own",
@@ -78,12 +78,13 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, re
 		return
 	}
 	for range attempts {
-		var e *entry
-		if e, err = g.use(r.Context(), k, nil); err != nil {
+		var e *book.Entry
+		var s book.Session
+		if e, s, err = g.use(r.Context(), k, nil); err != nil {
 			break
 		}
-		err = Serve(w, r, e.session.(*virtual.Session), base, e.trace)
-		g.leave(e)
+		err = Serve(w, r, sessionOf(s), base, e.Owner().(*place).trace)
+		e.Leave()
 		if err == nil {
 			return
 		}
@@ -104,4 +105,29 @@ func (g *Registry) serveShared(w http.ResponseWriter, r *http.Request, ep endpoi
 		return
 	}
 	writeJSON(w, versionOf(b.Version(), "ws://"+r.Host+g.Base+"/devtools/browser/"+rand.Text()))
+}
+
+// CheckName returns an error for an invalid session name.
+func CheckName(name string) error {
+	ok := 1 <= len(name) && len(name) <= maxName && name != "." && name != ".."
+	for i := 0; ok && i < len(name); i++ {
+		c := name[i]
+		ok = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
+	}
+	if ok {
+		return nil
+	}
+	return control.Errorf(control.BadRequest,
+		"%q is not a session name: use 1 to %d letters, digits, \".\", \"_\" and \"-\", but not \".\" or \"..\"",
+		clip(name), maxName)
+}
+
+const maxName = 64
+
+// clip shortens an invalid name for a message.
+func clip(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return name[:maxName] + "…"
 }

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	book "btools/lib/sessions"
 	"btools/lib/virtual"
 )
 
@@ -54,7 +55,7 @@ func (f *fake) End(context.Context) error {
 	return nil
 }
 
-func (f *fakes) create(ctx context.Context, k Key, settings Settings) (session, func(), error) {
+func (f *fakes) create(ctx context.Context, k Key, settings Settings) (book.Session, func(), error) {
 	select {
 	case <-time.After(f.takes):
 	case <-ctx.Done():
@@ -75,8 +76,8 @@ func registry(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Second}
-		g := &Registry{Grace: 10 * time.Second, Idle: time.Minute, Max: 3, create: f.create,
-			Log: slog.New(slog.DiscardHandler)}
+		g := &Registry{create: f.create, Book: book.Book{Log: slog.New(slog.DiscardHandler), Noun: "session",
+			Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Minute, Max: 3}}}
 		do(t, g, f)
 		g.Close()
 		if f.held.Load() != 0 {
@@ -88,11 +89,11 @@ func registry(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
 // use uses a session that must exist.
 func use(t *testing.T, g *Registry, k Key) (*fake, func()) {
 	t.Helper()
-	e, err := g.use(t.Context(), k, nil)
+	e, s, err := g.use(t.Context(), k, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e.session.(*fake), func() { g.leave(e) }
+	return s.(*needing).Session.(*fake), e.Leave
 }
 
 // sleep lets time pass, and everything that happens then.
@@ -104,14 +105,14 @@ func sleep(d time.Duration) {
 func TestOneCreationHoweverManyWait(t *testing.T) {
 	t.Parallel()
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
-		got := make(chan session, 5)
+		got := make(chan book.Session, 5)
 		for range 5 {
 			go func() {
-				e, err := g.use(t.Context(), Key{Name: "a"}, nil)
+				_, s, err := g.use(t.Context(), Key{Name: "a"}, nil)
 				if err != nil {
 					t.Error(err)
 				}
-				got <- e.session
+				got <- s
 			}()
 		}
 		first := <-got
@@ -130,18 +131,18 @@ func TestNewSessionsAreNew(t *testing.T) {
 	t.Parallel()
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		g.Defaults.TabLimit = 7
-		e, err := g.use(t.Context(), Key{Name: "a"}, &Settings{TabLimit: 1})
+		e, _, err := g.use(t.Context(), Key{Name: "a"}, &Settings{TabLimit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.leave(e)
+		e.Leave()
 		_, done := use(t, g, Key{Name: "b"})
 		done()
 		if a, b := f.made[0].settings, f.made[1].settings; a.TabLimit != 1 || !reflect.DeepEqual(b, g.Defaults) {
 			t.Errorf("the settings are %+v and %+v", a, b)
 		}
 		var exists *control.Error
-		if _, err := g.use(t.Context(), Key{Name: "b"}, &Settings{}); !errors.As(err, &exists) ||
+		if _, _, err := g.use(t.Context(), Key{Name: "b"}, &Settings{}); !errors.As(err, &exists) ||
 			exists.Code != control.SessionExists {
 			t.Errorf("a name that exists: %v", err)
 		}
@@ -203,7 +204,7 @@ func TestHeldSessionsEndWithTheirHolder(t *testing.T) {
 
 func TestAnonymousSessionsEndAfterTheirConnections(t *testing.T) {
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
-		k := Key{"id", Anonymous}
+		k := Key{Name: "id", Kind: book.Anonymous}
 		s, done := use(t, g, k)
 		_, also := use(t, g, k)
 		done()
@@ -223,7 +224,7 @@ func TestAnonymousSessionsEndAfterTheirConnections(t *testing.T) {
 		if !s.over.Load() {
 			t.Error("it is still there after its grace time")
 		}
-		one, done := use(t, g, Key{"x", Single})
+		one, done := use(t, g, Key{Name: "x", Kind: book.Single})
 		done()
 		synctest.Wait()
 		if !one.over.Load() {
@@ -239,7 +240,7 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 			_, done := use(t, g, Key{Name: fmt.Sprint(i)})
 			done()
 		}
-		_, err := g.use(t.Context(), Key{Name: "more"}, nil)
+		_, _, err := g.use(t.Context(), Key{Name: "more"}, nil)
 		var e *control.Error
 		if !errors.As(err, &e) || e.Code != control.SessionLimit || !strings.Contains(err.Error(), "3 sessions") {
 			t.Errorf("a fourth of 3: %v", err)
@@ -276,7 +277,7 @@ func TestCreationEndsWithThoseThatWait(t *testing.T) {
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second/2, cancel)
-		if _, err := g.use(ctx, Key{Name: "a"}, nil); !errors.Is(err, context.Canceled) {
+		if _, _, err := g.use(ctx, Key{Name: "a"}, nil); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		sleep(time.Second)
@@ -284,19 +285,19 @@ func TestCreationEndsWithThoseThatWait(t *testing.T) {
 			t.Error("a session was made for nobody")
 		}
 		f.err = errors.New("no Chrome")
-		if _, err := g.use(t.Context(), Key{Name: "a"}, nil); !errors.Is(err, f.err) {
+		if _, _, err := g.use(t.Context(), Key{Name: "a"}, nil); !errors.Is(err, f.err) {
 			t.Error(err)
 		}
 		f.err = nil
 		use(t, g, Key{Name: "a"})
 		waits := make(chan error, 1)
 		go func() {
-			_, err := g.use(t.Context(), Key{Name: "b"}, nil)
+			_, _, err := g.use(t.Context(), Key{Name: "b"}, nil)
 			waits <- err
 		}()
 		synctest.Wait()
 		g.EndAll(t.Context())
-		if err := <-waits; !errors.Is(err, errEnded) {
+		if err := <-waits; !errors.Is(err, book.ErrEnded) {
 			t.Errorf("one that waited when all were ended: %v", err)
 		}
 		if !f.made[0].over.Load() || len(f.made) != 1 {

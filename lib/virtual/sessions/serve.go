@@ -16,6 +16,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/guard"
 	"btools/lib/jsonrpc"
+	book "btools/lib/sessions"
 	"btools/lib/virtual"
 )
 
@@ -286,7 +287,7 @@ func writeError(w http.ResponseWriter, err error) {
 		status = http.StatusBadRequest
 	case e.Code == guard.NotFound:
 		status = http.StatusNotFound
-	case e.Code == control.SessionLimit, errors.Is(err, errClosed), errors.Is(err, errEnded):
+	case e.Code == control.SessionLimit, errors.Is(err, book.ErrClosed), errors.Is(err, book.ErrEnded):
 		status = http.StatusServiceUnavailable
 	case errors.As(err, &own):
 		status = http.StatusInternalServerError

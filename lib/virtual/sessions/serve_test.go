@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	book "btools/lib/sessions"
 	"btools/lib/virtual"
 	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
@@ -33,7 +34,7 @@ func openChrome(t *testing.T) *virtual.Browser {
 func serve(t *testing.T) (*Registry, string) {
 	t.Helper()
 	b := openChrome(t)
-	g := &Registry{Grace: 10 * time.Second, Idle: time.Hour, Max: 10,
+	g := &Registry{Book: book.Book{Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Hour, Max: 10}},
 		Chrome: func(context.Context) (*virtual.Browser, func(), error) { return b, func() {}, nil }}
 	server := httptest.NewServer(g)
 	t.Cleanup(server.Close)

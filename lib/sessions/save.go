@@ -1,0 +1,200 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/record"
+	"btools/lib/virtual"
+	"btools/lib/wait"
+)
+
+// A session that is kept has a running save: a file with its logins and tabs, which is
+// written anew when they have changed. If its Chrome ends, crashed or replaced, the
+// session is hibernated with it, and its next user gets it back. One that nobody has
+// used for a while, and that no client is connected to, is saved once more and then
+// hibernated, too: its part of the browser is freed.
+
+// LookEvery is how often it is asked whether it is time for a look. A session is looked
+// at for a tenth of the time at most, unless that would be later than lookWhileIdle: a
+// busy machine looks slowly, too.
+const (
+	LookEvery     = 2 * time.Second
+	lookWhileIdle = 30 * time.Second
+	lookShare     = 10
+
+	saveTimeout = time.Minute // how long a session may take to be saved
+)
+
+// Looks are the times of the latest look at a session.
+type Looks struct{ begin, end time.Time }
+
+// isDue reports whether it is time for another look.
+func (l Looks) isDue(used, now time.Time) bool {
+	if now.Before(l.end.Add(min(lookShare*l.end.Sub(l.begin), lookWhileIdle))) {
+		return false
+	}
+	return used.After(l.begin) || now.Sub(l.begin) >= lookWhileIdle
+}
+
+// Look calls do if it is time for a look.
+func (l *Looks) Look(used time.Time, do func()) {
+	if now := time.Now(); l.isDue(used, now) {
+		do()
+		*l = Looks{now, time.Now()}
+	}
+}
+
+// look writes the running save of a session anew if it has changed.
+func (b *Book) look(e *Entry, o *opening) {
+	began := record.Now()
+	snapshot, err := o.session.Look(o.ctx)
+	var saved *virtual.Saved
+	if snapshot != nil && err == nil {
+		saved, err = b.write(o.ctx, snapshot)
+	}
+	b.warn("keep", e, o, err)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case e.opening != o:
+		saved.Remove()
+	case err == nil:
+		o.kept = &began
+		if saved != nil {
+			e.forgetLocked()
+			e.saved = saved
+		}
+	}
+}
+
+// forgetLocked deletes what is saved of an entry.
+func (e *Entry) forgetLocked() {
+	e.saved.Remove()
+	e.saved = nil
+}
+
+// hibernate saves a session and ends it, if nobody uses it meanwhile.
+func (b *Book) hibernate(e *Entry, o *opening) {
+	saved, err := b.save(o.ctx, o)
+	if !errors.Is(err, virtual.ErrBusy) {
+		b.warn("hibernate", e, o, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.opening != o {
+		saved.Remove()
+		return
+	}
+	if b.table.saved(e, err == nil, time.Now()) {
+		e.forgetLocked()
+		e.saved = saved
+		b.sleepLocked(e, "")
+	} else {
+		saved.Remove()
+	}
+	e.rested.Wake()
+	b.sweepLocked()
+}
+
+// warn logs an error, unless the session has ended.
+func (b *Book) warn(verb string, e *Entry, o *opening, err error) {
+	if err != nil && !wait.Closed(o.session.Done()) && o.ctx.Err() == nil {
+		b.Log.Warn("cannot "+verb+" a "+b.Noun, b.Noun, e.Name, "error", err)
+	}
+}
+
+// save writes all that a session needs to go on to a new file.
+func (b *Book) save(ctx context.Context, o *opening) (*virtual.Saved, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
+	defer cancel()
+	snapshot, err := o.session.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.write(ctx, snapshot)
+}
+
+// write writes a snapshot to a new file.
+func (b *Book) write(ctx context.Context, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
+	dir, err := b.MakeDir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Save(dir)
+}
+
+// Save saves the session of an entry as for hibernation, but the session goes on. It does
+// nothing if there is none, or nothing is kept.
+func (e *Entry) Save(ctx context.Context) (err error) {
+	b := e.book
+	b.mu.Lock()
+	o := e.opening
+	none := o == nil || o.session == nil || !e.Keeps
+	b.mu.Unlock()
+	if none {
+		return nil
+	}
+	done := make(chan struct{})
+	do := func() {
+		defer close(done)
+		var saved *virtual.Saved
+		if saved, err = b.save(ctx, o); err != nil {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if e.opening != o {
+			saved.Remove()
+			return
+		}
+		e.forgetLocked()
+		e.saved = saved
+	}
+	select {
+	case o.todo <- do:
+		<-done
+	case <-o.ctx.Done():
+	case <-ctx.Done():
+	}
+	return err
+}
+
+// Free hibernates a named session now, and returns when it is hibernated. It is an error
+// if a client is connected to it, or connects meanwhile.
+func (b *Book) Free(ctx context.Context, name string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.table.entries[Key{Name: name}]
+	if e == nil || e.state == Creating {
+		return control.Errorf(control.SessionNotFound, "there is no session %q", name)
+	}
+	if b.table.rest(e) {
+		e.opening.hibernate <- struct{}{}
+	}
+	waits := e.state == Saving
+	if waits {
+		rested := e.rested.Next()
+		b.mu.Unlock()
+		select {
+		case <-rested:
+		case <-e.gone:
+		case <-ctx.Done():
+		}
+		b.mu.Lock()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !b.table.has(e):
+		return control.Errorf(control.SessionNotFound, "the session %q has ended", name)
+	case e.state == Asleep:
+		return nil
+	case waits && !e.visited:
+		return control.Errorf(control.Failed, "the session %q cannot be saved now", name)
+	}
+	return control.Errorf(control.TryAgain, "the session %q is in use", name)
+}
