@@ -11,7 +11,6 @@ import (
 	"btools/lib/downloads"
 	"btools/lib/guard"
 	"btools/lib/pool/config"
-	"btools/lib/virtual"
 	"btools/lib/virtual/sessions"
 )
 
@@ -43,18 +42,8 @@ func (g *group) filesOpener() func() (*downloads.Files, error) {
 	}
 }
 
-// claimDownloads says that the downloads of a session are the lease's.
-func (v *Service) claimDownloads(l *lease, s *virtual.Session) error {
-	files := s.Downloads()
-	if files == nil {
-		return nil
-	}
-	v.mu.Lock()
-	ended := v.leases[l.id] != l // they may be another one's by now
-	v.mu.Unlock()
-	if ended {
-		return errLeaseEnded(l.id)
-	}
+// claim says that the downloads of a session are the lease's.
+func (l *lease) claim(files *downloads.Files) error {
 	e := Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id}
 	keep := l.slot.set.Downloads
 	if keep != "" {
@@ -63,8 +52,19 @@ func (v *Service) claimDownloads(l *lease, s *virtual.Session) error {
 	return files.Claim(l.id, keep, func(event string, f downloads.File) {
 		e := e
 		e.Event, e.Why, e.Download = event, f.Why, &f
-		v.addEvent(e)
+		l.slot.service.addEvent(e)
 	})
+}
+
+// downloadsOfHibernated returns the downloads of a lease that is hibernated;
+// false: it is not.
+func (v *Service) downloadsOfHibernated(id string) (*downloads.Files, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l := v.leases[id]; l != nil && l.entry != nil && l.isHibernated() {
+		return l.files, true
+	}
+	return nil, false
 }
 
 // Downloads returns the downloads of a lease.

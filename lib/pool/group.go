@@ -8,6 +8,7 @@ import (
 
 	"btools/lib/pool/config"
 	"btools/lib/pool/share"
+	"btools/lib/sessions"
 	"btools/lib/wait"
 )
 
@@ -18,6 +19,7 @@ type group struct {
 	runner // of chrome and its successors, with the settings that the instances share
 
 	// Protected by the service's lock:
+	book     *sessions.Book  // of the leases of its instances
 	slots    []*slot         // without retired ones
 	leases   int             // of its instances, including retired ones
 	leased   int             // instances in slots that are leased
@@ -52,12 +54,14 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 	}
 	g := &group{runner: v.newRunner(s.poolName, set), slots: []*slot{s}}
 	s.group = g
+	g.book = g.newBook()
 	v.groups = append(v.groups, g)
 	up.Add(1)
 	g.hooks, g.started = g, sync.OnceFunc(up.Done)
 	v.running.Go(func() {
 		defer g.started()
 		g.run()
+		g.book.Close()
 		v.mu.Lock()
 		v.groups = slices.DeleteFunc(v.groups, func(o *group) bool { return o == g })
 		v.mu.Unlock()

@@ -104,10 +104,8 @@ func (g *group) activate(c *share.Chrome) {
 	}
 	g.hadBrowser = true
 	for _, l := range v.leases {
-		if l.slot.group == g && !l.seat.IsLive() && l.rest.hibernated == nil {
-			if !v.rescueLocked(l, "is gone") {
-				g.takeSeatLocked(l)
-			}
+		if l.slot.group == g && !l.seat.IsLive() && !l.isHibernated() && !l.loseLocked("is gone") {
+			g.takeSeatLocked(l, true)
 		}
 	}
 	g.setSparesLocked()
@@ -126,8 +124,7 @@ func (g *group) lostLocked(what, next string) {
 // Those that are hibernated have lost nothing.
 func (g *group) notifyHoldersLocked(c *share.Chrome, what, then string) {
 	for _, l := range g.service.leases {
-		if l.slot.group == g && l.rest.hibernated == nil && (l.seat.On(c) || !l.seat.IsLive()) &&
-			!g.service.rescueLocked(l, what) {
+		if l.slot.group == g && !l.isHibernated() && (l.seat.On(c) || !l.seat.IsLive()) && !l.loseLocked(what) {
 			l.slot.notifyHolderLocked("%s%s", what, then)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/pool/queue"
-	"btools/lib/pool/share"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/states"
@@ -36,9 +35,8 @@ type lease struct {
 	seating
 	own     ownFiles
 	login   *login // nil: its sessions start without a state
-	rest    hibernation
 	resting resting
-	kept    *share.Hibernated // the session with which it began; nil: with a new one
+	kept    bool // it has begun with the session of an earlier one
 	notices
 }
 
@@ -342,9 +340,9 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
 	if s.group != nil {
-		l.kept = v.takeKeptLocked(l, r.Instance != "")
-		l.rest.hibernated = l.kept
-		s.group.startLeaseLocked(l)
+		from := v.takeKeptLocked(l, r.Instance != "")
+		l.kept = from != nil
+		s.group.startLeaseLocked(l, from)
 	} else {
 		s.uses++
 	}
@@ -420,7 +418,7 @@ func (l *lease) record(expires time.Time) *record.Record {
 	s := l.slot
 	r := s.record(l.id)
 	out := record.Lease{ID: l.id, Pool: s.poolName, Instance: s.set.ID, ExpiresAt: record.Time{Time: expires},
-		Kept: l.kept != nil}
+		Kept: l.kept}
 	if s.set.Alias != "" {
 		out.Alias = &s.set.Alias
 	}
@@ -446,7 +444,7 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 	v.mu.Lock()
 	l := v.leases[id]
 	if l != nil {
-		v.beginEndLocked(l, event)
+		v.beginEndLocked(l, event, false)
 	}
 	v.mu.Unlock()
 	if l != nil {
@@ -455,9 +453,13 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 	return l != nil
 }
 
-// beginEndLocked takes a lease away from its holder. Its caller calls finishEnd.
-func (v *Service) beginEndLocked(l *lease, event string) {
+// beginEndLocked takes a lease away from its holder. With keeps, what is saved of its
+// session is for the next one of the holder. Its caller calls finishEnd.
+func (v *Service) beginEndLocked(l *lease, event string, keeps bool) {
 	delete(v.leases, l.id)
+	if l.entry != nil {
+		l.endSessionLocked(keeps)
+	}
 	v.eventLocked(event, l.slot, l.id, "")
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()

@@ -3,11 +3,9 @@ package pool
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"btools/lib/control"
-	"btools/lib/control/api"
 	"btools/lib/pool/config"
 	"btools/lib/states"
 	"btools/lib/virtual"
@@ -18,9 +16,6 @@ import (
 type login struct {
 	name  string
 	state *states.State
-
-	mu      sync.Mutex       // held while a session is given the state
-	session *virtual.Session // that has it
 }
 
 // restoreTimeout bounds how long the cookies of a state take.
@@ -79,11 +74,6 @@ func (g *login) apply(s *virtual.Session) error {
 	if g == nil {
 		return nil
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.session == s {
-		return nil
-	}
 	// The request that is first may end before the others.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), restoreTimeout,
 		fmt.Errorf("no answer within %v", restoreTimeout))
@@ -91,7 +81,6 @@ func (g *login) apply(s *virtual.Session) error {
 	if err := s.Restore(ctx, g.name, g.state); err != nil {
 		return control.Errorf(control.Failed, "cannot start with the state %q: %v", g.name, err)
 	}
-	g.session = s
 	return nil
 }
 
@@ -101,28 +90,6 @@ func (g *login) stateName() string {
 		return ""
 	}
 	return g.name
-}
-
-// keep notes that a session has the state already, as it was hibernated with it.
-func (g *login) keep(s *virtual.Session) {
-	if g == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.session = s
-}
-
-// status returns the state of the session, as its holder has it; nil: none.
-func (g *login) status() *api.StateStatus {
-	if g == nil || !g.mu.TryLock() {
-		return nil
-	}
-	defer g.mu.Unlock()
-	if g.session == nil {
-		return &api.StateStatus{Name: g.name}
-	}
-	return g.session.Stats().State
 }
 
 // LeaseState returns the state of a lease's session, and what could not be read.

@@ -7,15 +7,19 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
+	"btools/lib/downloads"
 	"btools/lib/pool/share"
+	"btools/lib/sessions"
 	"btools/lib/virtual"
 )
 
-// seating is the seat of a lease on a shared browser.
+// seating is what the lease of a shared browser has of it. Its entry in the book of
+// the group stays as its sessions come and go, in whichever browser there is.
 type seating struct {
-	seat           *share.Seat     // nil while there is no browser
-	previousClosed <-chan struct{} // closed when the previous lease's pages are closed; may be nil
-	requests       int             // open requests of the holder, including WebSockets
+	entry *sessions.Entry  // nil: the lease has a browser to itself
+	seat  *share.Seat      // nil: none yet
+	files *downloads.Files // of its session, also while that is hibernated; nil: none
 }
 
 // maxRequests limits the open requests and WebSockets of a lease.
@@ -24,53 +28,64 @@ const maxRequests = 512
 // sessionTimeout is how long a request may wait for its session.
 const sessionTimeout = 30 * time.Second
 
-// startLeaseLocked takes a session for a new lease, without waiting for it.
-func (g *group) startLeaseLocked(l *lease) {
+// newBook returns the book of the leases of a group.
+func (g *group) newBook() *sessions.Book {
+	b := &sessions.Book{Log: g.log, Noun: "lease", Policy: sessions.Policy{MaxUsers: maxRequests}}
+	if dir := g.service.Dir; dir != nil {
+		b.MakeDir, b.Hibernate = dir.Make, g.set.Hibernate
+	}
+	return b
+}
+
+// startLeaseLocked takes a seat for a new lease. Its session is opened when it is used,
+// from what was kept for it, unless that is nil.
+func (g *group) startLeaseLocked(l *lease, from *kept) {
 	g.leases++
 	g.leased++
-	l.previousClosed = l.slot.lastPagesClosed
-	g.takeSeatLocked(l)
+	var saved *virtual.Saved
+	if from != nil {
+		saved, l.files = from.saved, from.files
+	}
+	l.entry = g.book.Hold(sessions.Key{Name: l.id}, l, saved, l.slot.lastPagesClosed)
+	g.takeSeatLocked(l, from == nil)
 	if g.replaceReasonLocked() != "" {
 		g.wake()
 	}
 }
 
-// takeSeatLocked takes a session of the current browser. If there is none, the
-// lease gets one when the next browser is activated.
-func (g *group) takeSeatLocked(l *lease) {
-	if l.seat != nil && !l.seat.IsLive() {
-		g.service.rescueLocked(l, "is gone")
-	}
+// takeSeatLocked takes a seat on the current browser. If there is none, the
+// lease gets one when the next browser is activated. With ahead, a session is made
+// before the lease is used.
+func (g *group) takeSeatLocked(l *lease, ahead bool) {
 	if g.chrome == nil {
 		g.needed = true
 		g.wake()
 		return
 	}
-	if h := l.rest.hibernated; h != nil {
-		l.seat = g.chrome.RestoreSeat(g.spareCountLocked(), h)
-	} else {
-		l.seat = g.chrome.TakeSeat(g.spareCountLocked())
-	}
+	l.seat = g.chrome.TakeSeat(ahead, g.spareCountLocked())
 	g.uses++
 }
 
-// endLeaseLocked releases the session of a lease that has ended.
-func (g *group) endLeaseLocked(l *lease) {
-	s := l.slot
-	if h := l.kept; h != nil && l.rest.hibernated == h { // it was not used: the holder may never have had it
-		l.rest.hibernated = nil
-		g.service.keepForNextLocked(l, h)
+// endSessionLocked ends the session of a lease. With keeps, what is saved is kept for the
+// next one of its holder, and so is what was kept for this one, which has not used it.
+func (l *lease) endSessionLocked(keeps bool) {
+	i, _ := l.entry.Info()
+	keeps = keeps || l.kept && i.Hibernated && i.RestoredAt == nil
+	saved, over := l.entry.Release(keeps && l.keepFor != "")
+	if saved != nil {
+		l.slot.service.keepForNextLocked(l, saved)
 	}
-	g.service.forgetHibernatedLocked(l)
+	l.slot.lastPagesClosed = over
+}
+
+// endLeaseLocked releases the seat of a lease that has ended.
+func (g *group) endLeaseLocked(l *lease) {
 	g.leases--
-	if !s.retired {
+	if !l.slot.retired {
 		g.leased--
 	}
-	s.lastPagesClosed = l.previousClosed
 	if l.seat != nil {
-		if gone := l.seat.Release(g.spareCountLocked()); gone != nil {
-			s.lastPagesClosed = gone
-		}
+		l.seat.Release(g.spareCountLocked())
 	}
 	g.setSparesLocked()
 	if g.replaceReasonLocked() != "" {
@@ -82,28 +97,20 @@ func (g *group) endLeaseLocked(l *lease) {
 // replaceSessionLocked replaces the session of the instance's lease, if it has
 // one. If the browser has failed, it is launched again.
 func (g *group) replaceSessionLocked(s *slot) {
-	if l := s.lease; l != nil && g.service.forgetHibernatedLocked(l) && l.seat == nil {
-		g.replacedLocked(s)
-		return
-	}
-	if g.chrome == nil {
+	l := s.lease
+	hibernated := l != nil && l.entry.Replace()
+	switch {
+	case hibernated:
+	case g.chrome == nil:
 		g.forceReplace = g.state == Failed
 		g.wake()
 		return
-	}
-	l := s.lease
-	if l == nil || l.seat == nil {
+	case l == nil || l.seat == nil:
 		return // the next lease gets a fresh session anyway
+	default:
+		l.seat.Release(g.spareCountLocked())
+		g.takeSeatLocked(l, true)
 	}
-	if gone := l.seat.Release(g.spareCountLocked()); gone != nil {
-		l.previousClosed = gone
-	}
-	g.takeSeatLocked(l)
-	g.replacedLocked(s)
-}
-
-// replacedLocked notes that the session of a lease was replaced.
-func (g *group) replacedLocked(s *slot) {
 	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 	g.restartedLocked(s)
 }
@@ -111,147 +118,173 @@ func (g *group) replacedLocked(s *slot) {
 // useSession returns the session of a lease for one request or WebSocket; call
 // done when that ends. It waits for a browser, and until all pages of the
 // instance's previous lease are closed.
-func (v *Service) useSession(ctx context.Context, id string) (s *virtual.Session, done func(), err error) {
+func (v *Service) useSession(ctx context.Context, id string) (*virtual.Session, func(), error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionTimeout,
 		control.Errorf(control.TryAgain, "lease %s got no session within %v", id, sessionTimeout))
 	defer cancel()
-	l, err := v.beginRequest(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, used, err := v.waitForSession(ctx, l)
-	if err != nil {
-		v.endRequest(l)
-		return nil, nil, err
-	}
-	restored := v.wake(l, s)
-	err = v.claimDownloads(l, s)
-	switch {
-	case err != nil:
-	case restored:
-		l.login.keep(s)
-	default:
-		err = l.login.apply(s)
-	}
-	if err != nil {
-		used()
-		v.endRequest(l)
-		return nil, nil, err
-	}
 	v.mu.Lock()
-	if v.leases[l.id] == l {
-		v.keepLocked(l, s, nil)
+	l := v.leases[id]
+	v.mu.Unlock()
+	if l == nil || l.entry == nil {
+		return nil, nil, errLeaseEnded(id)
+	}
+	used, err := l.entry.Use(ctx)
+	switch {
+	case errors.Is(err, sessions.ErrEnded):
+		return nil, nil, errLeaseEnded(id)
+	case errors.Is(err, sessions.ErrUsers):
+		return nil, nil, control.Errorf(control.TryAgain, "lease %s already has %d open requests and WebSockets", id,
+			maxRequests)
+	case err != nil:
+		return nil, nil, err
+	}
+	s := used.(*share.Session)
+	done := s.Use()
+	return s.Session, func() { done(); l.entry.Leave() }, nil
+}
+
+// Open opens the session of a lease on a browser, for which it waits.
+func (l *lease) Open(ctx context.Context, from *virtual.Saved) (sessions.Session, error) {
+	v := l.slot.service
+	for {
+		seat, err := v.waitForSeat(ctx, l, from != nil)
+		if err != nil {
+			return nil, err
+		}
+		v.mu.Lock()
+		files := l.files
+		v.mu.Unlock()
+		s, err := seat.Open(ctx, from, files, l.login.stateName())
+		switch {
+		case err == nil:
+			return s, l.begin(s.Session, from != nil)
+		case !errors.Is(err, share.ErrGone):
+			return nil, err
+		} // else waitForSeat returns the reason, or a seat on another browser
+	}
+}
+
+// begin makes a session the lease's: so are its downloads, and it starts with the
+// lease's state.
+func (l *lease) begin(s *virtual.Session, restored bool) error {
+	v, files := l.slot.service, s.Downloads()
+	v.mu.Lock()
+	old, ended := l.files, v.leases[l.id] != l
+	if !restored {
+		l.files = files
 	}
 	v.mu.Unlock()
-	return s, func() { used(); v.endRequest(l) }, nil
+	if !restored && old != nil {
+		old.Close() // what cannot be deleted goes with the program
+	}
+	if ended {
+		return errLeaseEnded(l.id) // its downloads may be another one's by now
+	}
+	if files != nil {
+		if err := l.claim(files); err != nil {
+			return err
+		}
+	}
+	if restored {
+		return nil
+	}
+	return l.login.apply(s)
 }
 
-func (v *Service) waitForSession(ctx context.Context, l *lease) (*virtual.Session, func(), error) {
-	for {
-		seat, wait, err := v.currentSeat(l)
-		if err != nil {
-			return nil, nil, err
-		}
-		if seat == nil {
-			if err := v.waitForChange(ctx, l.slot.group, wait); err != nil {
-				return nil, nil, err
-			}
-			continue
-		}
-		s, done, err := useSeat(ctx, seat, wait)
-		if errors.Is(err, share.ErrGone) || errors.Is(err, share.ErrReleased) {
-			continue // currentSeat returns the reason
-		}
-		return s, done, err
+// Tell records what has become of the lease's session. It takes no lock but that of the
+// events.
+func (l *lease) Tell(event, why string) {
+	if event == "hibernated" || event == "restored" {
+		l.slot.service.eventLocked(event, l.slot, l.id, why)
 	}
 }
 
-// useSeat waits until the previous lease's pages are closed and the session is
-// ready.
-func useSeat(ctx context.Context, seat *share.Seat, before <-chan struct{}) (*virtual.Session, func(), error) {
-	if before != nil {
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
-		}
+// Close deletes what the lease has downloaded.
+func (l *lease) Close() {
+	l.slot.service.mu.Lock()
+	files := l.files
+	l.slot.service.mu.Unlock()
+	if files != nil {
+		files.Close() // what cannot be deleted goes with the program
 	}
-	return seat.Use(ctx)
 }
 
-// beginRequest counts a request of the lease's holder.
-func (v *Service) beginRequest(id string) (*lease, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	l := v.leases[id]
-	switch {
-	case l == nil || l.slot.group == nil:
-		return nil, errLeaseEnded(id)
-	case l.requests >= maxRequests:
-		return nil, control.Errorf(control.TryAgain, "lease %s already has %d open requests and WebSockets", id,
-			maxRequests)
+// loseLocked hibernates a lease whose browser has ended, or is about to, as it was saved
+// last, and reports whether anything was. Its holder gets a notice that begins with what.
+func (l *lease) loseLocked(what string) bool {
+	kept := l.entry.Lose("the browser " + what)
+	if kept {
+		l.slot.notifyHolderLocked("%s; the next connection gets its pages back", what)
 	}
-	l.requests++
-	l.rest.visits++
-	return l, nil
+	return kept
 }
 
-func (v *Service) endRequest(l *lease) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	l.requests--
-	v.restLocked(l)
+// isHibernated reports whether the session of a lease is saved and no browser has it.
+func (l *lease) isHibernated() bool {
+	i, _ := l.entry.Info()
+	return i.Hibernated
+}
+
+// addSession adds what the status of an instance says of the session of its lease.
+func (l *lease) addSession(st *api.InstanceStatus) {
+	i, ok := l.entry.Info()
+	st.Hibernation = i.Hibernation
+	if ok {
+		st.Tabs = &i.TabCount
+	}
+	if !i.Hibernated {
+		st.KeptAt, st.Proxy = i.KeptAt, i.Proxy
+	}
+	if st.Login = i.State; i.State == nil && l.login != nil {
+		st.Login = &api.StateStatus{Name: l.login.name}
+	}
 }
 
 func errLeaseEnded(id string) error {
 	return control.Errorf(control.LeaseEnded, "the lease %s has ended", printable(id))
 }
 
-// currentSeat returns the lease's seat on a running browser, with a channel
-// that is closed when the previous lease's pages are. If there is no browser,
-// the seat is nil, and the channel is closed when the state of the group
-// changes.
-func (v *Service) currentSeat(l *lease) (*share.Seat, <-chan struct{}, error) {
+// waitForSeat waits until a lease has a seat on a running browser.
+func (v *Service) waitForSeat(ctx context.Context, l *lease, restores bool) (*share.Seat, error) {
+	g := l.slot.group
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	g := l.slot.group
-	if v.leases[l.id] != l {
-		return nil, nil, errLeaseEnded(l.id)
-	}
-	if l.seat.IsLive() {
-		return l.seat, l.previousClosed, nil
-	}
-	if g.chrome.IsLive() {
-		g.takeSeatLocked(l)
-		return l.seat, l.previousClosed, nil
-	}
-	if now := time.Now(); g.state == Failed && g.demandRetryAt.Sub(now) > minRetryDelay {
-		words := "it will not be replaced (RESTART=never)"
-		if g.retryAt != never {
-			words = NextTry(g.demandRetryAt, now)
+	for {
+		if v.leases[l.id] != l {
+			return nil, errLeaseEnded(l.id)
 		}
-		return nil, nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName,
-			l.slot.set.ID, briefReason(g.check.err), words)
-	}
-	g.needed = true
-	return nil, g.changed.Next(), nil
-}
-
-// waitForChange waits until the state of the group changes.
-func (v *Service) waitForChange(ctx context.Context, g *group, changed <-chan struct{}) error {
-	count := func(n int) {
+		if l.seat.IsLive() {
+			return l.seat, nil
+		}
+		if g.chrome.IsLive() {
+			again := !restores && l.seat.On(g.chrome) // a client has closed the session before
+			l.seat = g.chrome.TakeSeat(false, g.spareCountLocked())
+			if !again {
+				g.uses++
+			}
+			return l.seat, nil
+		}
+		if now := time.Now(); g.state == Failed && g.demandRetryAt.Sub(now) > minRetryDelay {
+			words := "it will not be replaced (RESTART=never)"
+			if g.retryAt != never {
+				words = NextTry(g.demandRetryAt, now)
+			}
+			return nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName,
+				l.slot.set.ID, briefReason(g.check.err), words)
+		}
+		g.needed = true
+		g.waiting++
+		changed := g.changed.Next()
+		v.mu.Unlock()
+		g.wake()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
 		v.mu.Lock()
-		defer v.mu.Unlock()
-		g.waiting += n
-	}
-	count(1)
-	defer count(-1)
-	g.wake()
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		if g.waiting--; ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 

@@ -575,15 +575,7 @@ func (s *slot) status() api.InstanceStatus {
 		var at record.Instance
 		s.sessions.setAddresses(&at, s.lease.id)
 		i.Endpoint = at.HTTPURL
-		if s.lease.seat != nil {
-			i.Proxy = s.lease.seat.Proxy()
-		}
-		i.Login = s.lease.login.status()
-		i.Hibernated, i.RestoredAt = s.lease.rest.hibernated != nil, s.lease.rest.restored
-		if r := s.lease.rest.running; r != nil {
-			i.KeptAt = r.at
-		}
-		i.Tabs = s.lease.tabsLocked()
+		s.lease.addSession(&i)
 	}
 	if !r.check.at.IsZero() {
 		i.Health = api.HealthStatus{LastCheck: &record.Time{Time: r.check.at}, Responsive: r.check.responsive}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"btools/lib/pool/share"
+	"btools/lib/downloads"
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
@@ -115,17 +115,9 @@ func (s *slot) canComeLocked() bool { return !s.retired && (s.state == Healthy |
 
 // yield ends a lease that rests, for a request that waits, unless that is called off.
 func (v *Service) yield(ctx context.Context, l *lease) {
-	v.mu.Lock()
-	seat := l.seat
-	var session *virtual.Session
-	if seat != nil && l.rest.hibernated == nil && l.keepFor != "" && v.Dir != nil {
-		session = seat.Session()
-	}
-	v.mu.Unlock()
-	var saved *virtual.Saved
 	var err error
-	if session != nil {
-		saved, err = v.saveSession(ctx, l, session)
+	if l.entry != nil && l.keepFor != "" {
+		err = l.entry.Save(ctx)
 	}
 	v.mu.Lock()
 	s, ends := l.slot, false
@@ -133,24 +125,16 @@ func (v *Service) yield(ctx context.Context, l *lease) {
 		l.resting.callOff = nil
 		ends = !s.retired && s.pool.queue.Wants(s.number, s.pool.comingLocked(s))
 	}
-	switch h := l.rest.hibernated; {
+	switch {
 	case !ends:
 	case errors.Is(err, virtual.ErrBusy):
 		ends = false
 		v.letRestLocked(l, yieldRetry)
 		v.yieldLocked(s.pool)
-	case h != nil: // perhaps just now
-		l.rest.hibernated = nil
-		v.keepForNextLocked(l, h)
-	case saved != nil && l.seat == seat && seat.Keep(session, false):
-		v.keepForNextLocked(l, l.hibernated(session, saved, session.Stats().TabCount))
-		saved = nil
-	}
-	if ends {
-		v.beginEndLocked(l, yielded)
+	default:
+		v.beginEndLocked(l, yielded, err == nil)
 	}
 	v.mu.Unlock()
-	saved.Remove()
 	if !ends {
 		return
 	}
@@ -160,29 +144,34 @@ func (v *Service) yield(ctx context.Context, l *lease) {
 	v.finishEnd(l, false)
 }
 
-// kept is a session that is kept for the next lease of its holder.
+// kept is a session that is saved for the next lease of its holder.
 type kept struct {
-	*share.Hibernated
+	saved        *virtual.Saved
+	files        *downloads.Files // nil: it has none
 	pool, holder string
+	state        string // with which it started; "": none
 	instance     int
 	expiry       *time.Timer
 }
 
-// keepForNextLocked keeps the session of a lease for the next one of its holder, for at most
-// the time to live of leases. A holder without a name has none that is known to be its
-// next.
-func (v *Service) keepForNextLocked(l *lease, h *share.Hibernated) {
-	if l.keepFor == "" {
-		v.dropLocked(h)
-		return
-	}
-	k := &kept{Hibernated: h, pool: l.slot.poolName, holder: l.keepFor, instance: l.slot.number}
+// keepForNextLocked keeps what is saved of a lease for the next one of its holder, for at
+// most the time to live of leases. Its downloads go with it.
+func (v *Service) keepForNextLocked(l *lease, saved *virtual.Saved) {
+	k := &kept{saved: saved, files: l.files, pool: l.slot.poolName, holder: l.keepFor, state: l.login.stateName(),
+		instance: l.slot.number}
+	l.files = nil
 	k.expiry = time.AfterFunc(l.slot.pool.cfg.LeaseTTL, func() {
 		v.mu.Lock()
-		defer v.mu.Unlock()
-		if i := slices.Index(v.kept, k); i >= 0 {
-			v.kept = slices.Delete(v.kept, i, i+1)
-			v.dropLocked(h)
+		at := slices.Index(v.kept, k)
+		if at >= 0 {
+			v.kept = slices.Delete(v.kept, at, at+1)
+		}
+		v.mu.Unlock()
+		if at >= 0 { // what cannot be deleted goes with the program
+			saved.Remove()
+			if k.files != nil {
+				k.files.Close()
+			}
 		}
 	})
 	v.kept = append(v.kept, k)
@@ -190,12 +179,13 @@ func (v *Service) keepForNextLocked(l *lease, h *share.Hibernated) {
 
 // takeKeptLocked returns the session that is kept for a lease, if it started with the
 // lease's state: that of the same instance, or, unless this one was asked for, of
-// another one. Nil: there is none.
-func (v *Service) takeKeptLocked(l *lease, asked bool) *share.Hibernated {
+// another one. Nil: there is none. A holder without a name has none that is known to be
+// its next lease's.
+func (v *Service) takeKeptLocked(l *lease, asked bool) *kept {
 	at := -1
 	for i, k := range v.kept {
 		same := k.instance == l.slot.number
-		if k.pool == l.slot.poolName && k.holder == l.keepFor && k.StateName == l.login.stateName() &&
+		if k.pool == l.slot.poolName && k.holder == l.keepFor && k.state == l.login.stateName() &&
 			(same || !asked && at < 0) {
 			at = i
 		}
@@ -206,5 +196,5 @@ func (v *Service) takeKeptLocked(l *lease, asked bool) *share.Hibernated {
 	k := v.kept[at]
 	k.expiry.Stop()
 	v.kept = slices.Delete(v.kept, at, at+1)
-	return k.Hibernated
+	return k
 }

@@ -361,9 +361,9 @@ func (b *Book) opened(e *Entry, o *opening, s Session, err error, restored bool)
 // attend looks after a session until it is not needed any more.
 func (b *Book) attend(e *Entry, o *opening) {
 	var due <-chan time.Time
-	var last Looks
+	var last looks
 	if e.Keeps {
-		ticks := time.NewTicker(LookEvery)
+		ticks := time.NewTicker(lookEvery)
 		defer ticks.Stop()
 		due = ticks.C
 	}
@@ -378,7 +378,7 @@ func (b *Book) attend(e *Entry, o *opening) {
 			<-o.ctx.Done() // at once, unless its holder has to say so
 			return
 		case <-due:
-			last.Look(o.session.Used(), func() { b.look(e, o) })
+			last.look(o.session.Used(), func() { b.look(e, o) })
 		case <-o.hibernate:
 			b.hibernate(e, o)
 		case do := <-o.todo:

@@ -18,33 +18,33 @@ import (
 // used for a while, and that no client is connected to, is saved once more and then
 // hibernated, too: its part of the browser is freed.
 
-// LookEvery is how often it is asked whether it is time for a look. A session is looked
+// lookEvery is how often it is asked whether it is time for a look. A session is looked
 // at for a tenth of the time at most, unless that would be later than lookWhileIdle: a
 // busy machine looks slowly, too.
 const (
-	LookEvery     = 2 * time.Second
+	lookEvery     = 2 * time.Second
 	lookWhileIdle = 30 * time.Second
 	lookShare     = 10
 
 	saveTimeout = time.Minute // how long a session may take to be saved
 )
 
-// Looks are the times of the latest look at a session.
-type Looks struct{ begin, end time.Time }
+// looks are the times of the latest look at a session.
+type looks struct{ begin, end time.Time }
 
 // isDue reports whether it is time for another look.
-func (l Looks) isDue(used, now time.Time) bool {
+func (l looks) isDue(used, now time.Time) bool {
 	if now.Before(l.end.Add(min(lookShare*l.end.Sub(l.begin), lookWhileIdle))) {
 		return false
 	}
 	return used.After(l.begin) || now.Sub(l.begin) >= lookWhileIdle
 }
 
-// Look calls do if it is time for a look.
-func (l *Looks) Look(used time.Time, do func()) {
+// look calls do if it is time for a look.
+func (l *looks) look(used time.Time, do func()) {
 	if now := time.Now(); l.isDue(used, now) {
 		do()
-		*l = Looks{now, time.Now()}
+		*l = looks{now, time.Now()}
 	}
 }
 

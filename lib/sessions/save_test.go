@@ -11,18 +11,18 @@ func TestLookIsDue(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
 	for _, c := range []struct {
-		last      Looks
+		last      looks
 		used, now int
 		want      bool
 	}{
-		{Looks{}, -5, 0, true},
-		{Looks{at(0), at(0)}, 1, 2, true},
-		{Looks{at(0), at(0)}, -1, 2, false},
-		{Looks{at(0), at(0)}, -1, 30, true},
-		{Looks{at(0), at(2)}, 5, 21, false},
-		{Looks{at(0), at(2)}, 5, 22, true},
-		{Looks{at(0), at(4)}, 5, 33, false},
-		{Looks{at(0), at(4)}, 5, 34, true},
+		{looks{}, -5, 0, true},
+		{looks{at(0), at(0)}, 1, 2, true},
+		{looks{at(0), at(0)}, -1, 2, false},
+		{looks{at(0), at(0)}, -1, 30, true},
+		{looks{at(0), at(2)}, 5, 21, false},
+		{looks{at(0), at(2)}, 5, 22, true},
+		{looks{at(0), at(4)}, 5, 33, false},
+		{looks{at(0), at(4)}, 5, 34, true},
 	} {
 		if got := c.last.isDue(at(c.used), at(c.now)); got != c.want {
 			t.Errorf("%+v: %v, want %v", c, got, c.want)

@@ -1,6 +1,6 @@
 // Package share lets the leases of several instances share one Chrome. Each
-// lease has a seat with a session that is fresh and that no later lease gets.
-// Spare sessions are made in advance.
+// lease has a seat, on which it opens sessions that are fresh and that no later lease
+// gets. Spare sessions are made in advance.
 package share
 
 import (
@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,15 +21,12 @@ import (
 const (
 	openTimeout    = 30 * time.Second // to connect to a Chrome that was launched
 	sessionTimeout = 30 * time.Second // to create a session
-	endTimeout     = 5 * time.Second  // to close the pages of a session
+	endTimeout     = 5 * time.Second  // to close the pages of a spare session
 	exitGrace      = time.Second      // until the end of Chrome is noticed
 )
 
-// Reasons why a seat has no session.
-var (
-	ErrGone     = errors.New("the browser has ended")
-	ErrReleased = errors.New("the lease has ended")
-)
+// ErrGone is why there is no session on a seat: another Chrome is needed.
+var ErrGone = errors.New("the browser has ended")
 
 // Chrome is a Chrome that is shared. It is done when Chrome ends or Close is
 // called.
@@ -53,16 +48,17 @@ type Chrome struct {
 	drained   chan struct{}
 	closing   sync.Once
 
-	mu        sync.Mutex                            // nothing blocks while it is held
-	files     map[*virtual.Session]*downloads.Files // that end with their sessions
+	mu        sync.Mutex // nothing blocks while it is held
 	stock     stock[*virtual.Session]
-	seats     int       // taken ones
-	requests  int       // including WebSockets
-	waiting   int       // of them, those that have no session yet
-	used      time.Time // the last use that the sessions do not know
+	made      wait.Broadcast // a session was made, or could not be
+	spares    int            // how many there are to be
+	ahead     int            // how many more, for seats on which none has been opened
+	seats     int            // taken ones
+	requests  int            // including WebSockets
+	waiting   int            // of them, those that have no session yet
+	used      time.Time      // the last use that the sessions do not know
 	idleTimer wait.Timer
 	draining  bool
-	closed    bool // the downloads that it was to close are, or are being
 }
 
 // Idle says when a Chrome is idle.
@@ -95,8 +91,7 @@ func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles
 	}
 	c := &Chrome{
 		Browser: b, mux: mux, virtual: shared, options: o, openFiles: openFiles,
-		files: map[*virtual.Session]*downloads.Files{},
-		idle:  idle, log: log,
+		idle: idle, log: log,
 		faults: make(chan error, 1), idled: make(chan struct{}), drained: make(chan struct{}),
 	}
 	c.stock.isDead = isOver
@@ -180,13 +175,7 @@ func (c *Chrome) close() {
 	c.idleTimer.Stop()
 	c.mu.Unlock()
 	c.work.Wait()
-	c.mu.Lock()
-	c.closed = true
-	left := slices.Collect(maps.Keys(c.files))
-	c.mu.Unlock()
-	for _, s := range left {
-		c.closeFiles(s)
-	}
+	c.SetSpares(0)
 }
 
 // SetSpares sets the number of spare sessions to keep ready.
@@ -197,10 +186,10 @@ func (c *Chrome) SetSpares(n int) {
 }
 
 func (c *Chrome) setSparesLocked(n int) {
-	if c.draining {
-		n = 0
+	if c.spares = n; c.draining {
+		c.spares = 0
 	}
-	for _, s := range c.stock.setTarget(n) {
+	for _, s := range c.stock.setTarget(c.spares + c.ahead) {
 		c.endUnusedLocked(s)
 	}
 	c.fillLocked()
@@ -268,6 +257,7 @@ func (c *Chrome) makeSession() {
 	} else if c.stock.made(s) {
 		c.endUnusedLocked(s)
 	}
+	c.made.Wake()
 	c.fillLocked()
 	c.mu.Unlock()
 	if err != nil && c.ctx.Err() == nil {
@@ -289,63 +279,51 @@ func (c *Chrome) newSession(ctx context.Context) (*virtual.Session, error) {
 	s, err := c.virtual.NewSession(ctx, o)
 	if err != nil {
 		files.Close() // what cannot be deleted goes with the program
-		return nil, err
 	}
-	c.mu.Lock()
-	c.files[s] = files
-	c.mu.Unlock()
-	return s, nil
+	return s, err
 }
 
-// closeFiles deletes the downloads of a session that has ended, unless they are
-// somebody else's.
+// closeFiles deletes the downloads of a session that was never used.
 func (c *Chrome) closeFiles(s *virtual.Session) {
-	c.mu.Lock()
-	files := c.files[s]
-	delete(c.files, s)
-	c.mu.Unlock()
-	if files == nil {
-		return
-	}
-	if err := files.Close(); err != nil {
-		c.log.Warn("cannot delete the downloads of a session: " + err.Error()) // they go with the program
+	if files := s.Downloads(); files != nil {
+		if err := files.Close(); err != nil {
+			c.log.Warn("cannot delete the downloads of a session: " + err.Error()) // they go with the program
+		}
 	}
 }
 
 // endUnusedLocked ends a session that was never used.
 func (c *Chrome) endUnusedLocked(s *virtual.Session) {
-	if c.ctx.Err() == nil {
-		c.work.Go(func() { c.endSession(s) })
+	if c.ctx.Err() != nil {
+		c.closeFiles(s)
+		return
 	}
+	c.work.Go(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, endTimeout)
+		defer cancel()
+		c.end(ctx, s)
+		c.closeFiles(s)
+	})
 }
 
-// endSession ends a session and waits until its pages are closed.
-func (c *Chrome) endSession(s *virtual.Session) {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, endTimeout,
-		fmt.Errorf("its pages are still there after %v", endTimeout))
-	defer cancel()
-	defer c.closeFiles(s)
-	if err := s.End(ctx); err != nil && c.ctx.Err() == nil {
+// end ends a session and waits until its pages are closed.
+func (c *Chrome) end(ctx context.Context, s *virtual.Session) error {
+	err := s.End(ctx)
+	if err != nil && c.ctx.Err() == nil {
 		select {
-		case c.faults <- fmt.Errorf("cannot end a session: %w", err):
+		case c.faults <- fmt.Errorf("cannot end a session: its pages are still there after %v", endTimeout):
 		default:
 		}
 	}
+	return err
 }
 
-// beginRequest counts a request or WebSocket, which waits for its session.
-func (c *Chrome) beginRequest() {
+// use counts a request or WebSocket; call done when it ends.
+func (c *Chrome) use() (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests++
-	c.waiting++
-}
-
-// endWait notes that a request has a session, or gets none.
-func (c *Chrome) endWait() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting--
+	return c.endRequest
 }
 
 func (c *Chrome) endRequest() {

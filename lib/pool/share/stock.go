@@ -2,53 +2,51 @@ package share
 
 import "slices"
 
-// stock tracks the sessions of a Chrome: who gets them, and how many to make.
+// stock tracks the sessions of a Chrome that nobody has yet, and how many to make.
 // It has no lock and makes and ends nothing itself; callers must call its
 // methods one at a time.
-type stock[S comparable] struct {
+type stock[S any] struct {
 	isDead func(S) bool // reports whether a session has ended
 
-	target  int          // number of spare sessions to keep ready
-	spares  []S          // ready and unused, the oldest first
-	waiting []*waiter[S] // requests for the next sessions, by arrival
-	making  int          // sessions being made, for requests or as spares
-	failing bool         // the last attempt failed: make sessions only for requests
-}
-
-// waiter is a request for a session.
-type waiter[S comparable] struct {
-	serve func(S, error) // called once, by made, put or failed
+	target  int     // number of spare sessions to keep ready
+	waiting int     // requests for a session
+	spares  []S     // ready and unused, the oldest first
+	errs    []error // why sessions could not be made: each is for one request
+	making  int     // sessions being made, for requests or as spares
+	failing bool    // the last attempt failed: make sessions only for requests
 }
 
 // maxConcurrent is how many sessions are made at the same time; Chrome makes
 // most of them one after the other anyway.
 const maxConcurrent = 4
 
-// take takes a spare session. If there is none, it queues the request, which is
-// served later, and w is not nil.
-func (k *stock[S]) take(serve func(S, error)) (s S, w *waiter[S]) {
-	for len(k.spares) > 0 {
+// take serves one of the requests that wait; false: there is nothing for it yet.
+func (k *stock[S]) take() (s S, err error, ok bool) {
+	k.spares = slices.DeleteFunc(k.spares, k.isDead)
+	switch {
+	case len(k.spares) > 0:
 		s, k.spares = k.spares[0], k.spares[1:]
-		if !k.isDead(s) {
-			return s, nil
-		}
+	case len(k.errs) > 0:
+		err, k.errs = k.errs[0], k.errs[1:]
+	default:
+		return s, nil, false
 	}
-	w = &waiter[S]{serve}
-	k.waiting = append(k.waiting, w)
-	return *new(S), w
+	k.leave()
+	return s, err, true
 }
 
-// cancel removes a request from the queue.
-func (k *stock[S]) cancel(w *waiter[S]) {
-	k.waiting = slices.DeleteFunc(k.waiting, func(o *waiter[S]) bool { return o == w })
+// leave notes that a request does not wait any more.
+func (k *stock[S]) leave() {
+	k.waiting--
+	k.errs = k.errs[:min(len(k.errs), k.waiting)]
 }
 
 // start returns how many sessions to make now and counts them as being made.
 // The caller must report each with made or failed.
 func (k *stock[S]) start() (n int) {
-	need := len(k.waiting)
+	need := k.waiting - len(k.errs) - len(k.spares)
 	if !k.failing {
-		need += max(0, k.target-len(k.spares))
+		need += k.target
 	}
 	n = max(0, min(need, maxConcurrent)-k.making)
 	k.making += n
@@ -60,34 +58,20 @@ func (k *stock[S]) start() (n int) {
 func (k *stock[S]) made(s S) (surplus bool) {
 	k.making--
 	k.failing = false
-	return k.put(s)
-}
-
-// put accepts an unused session. It reports whether the session is surplus and
-// must be ended.
-func (k *stock[S]) put(s S) (surplus bool) {
-	if len(k.waiting) > 0 {
-		w := k.waiting[0]
-		k.waiting = k.waiting[1:]
-		w.serve(s, nil)
-		return false
-	}
-	if len(k.spares) >= k.target {
+	if len(k.spares) >= k.target+k.waiting {
 		return true
 	}
 	k.spares = append(k.spares, s)
 	return false
 }
 
-// failed records that a session could not be made, and fails the oldest waiting
-// request. No spares are made until retry is called.
+// failed records that a session could not be made, which is the answer to one of the
+// requests. No spares are made until retry is called.
 func (k *stock[S]) failed(err error) {
 	k.making--
 	k.failing = true
-	if len(k.waiting) > 0 {
-		w := k.waiting[0]
-		k.waiting = k.waiting[1:]
-		w.serve(*new(S), err)
+	if len(k.errs) < k.waiting {
+		k.errs = append(k.errs, err)
 	}
 }
 
@@ -98,9 +82,9 @@ func (k *stock[S]) retry() { k.failing = false }
 // which must be ended.
 func (k *stock[S]) setTarget(n int) (surplus []S) {
 	k.target = n
-	if len(k.spares) > n {
-		surplus = slices.Clone(k.spares[n:])
-		k.spares = k.spares[:n]
+	if most := n + k.waiting; len(k.spares) > most {
+		surplus = slices.Clone(k.spares[most:])
+		k.spares = k.spares[:most]
 	}
 	return surplus
 }

@@ -9,20 +9,13 @@ import (
 // bench is a stock of numbers. It does what a Chrome would do, and models what
 // each request should get.
 type bench struct {
-	stock  stock[int]
-	next   int
-	ended  map[int]bool // sessions that have ended
-	begun  int          // being made
-	held   []int        // by request
-	fails  int          // requests that failed
-	inLine []*line
-}
-
-// line is a request that waited.
-type line struct {
-	w   *waiter[int]
-	got int
-	err error
+	stock   stock[int]
+	next    int
+	ended   map[int]bool // sessions that have ended
+	begun   int          // being made
+	held    []int        // by request
+	waiting int
+	fails   int // sessions that could not be made, for requests that were not served since
 }
 
 func newBench() *bench {
@@ -33,36 +26,33 @@ func newBench() *bench {
 
 func (b *bench) fill() { b.begun += b.stock.start() }
 
-func (b *bench) take() {
-	l := &line{}
-	s, w := b.stock.take(func(s int, err error) {
-		l.got, l.err = s, err
-		b.inLine = slices.DeleteFunc(b.inLine, func(o *line) bool { return o == l })
-		if err == nil {
-			b.held = append(b.held, s)
-		} else {
-			b.fails++
-		}
-	})
-	if w == nil {
-		b.held = append(b.held, s)
-	} else {
-		l.w = w
-		b.inLine = append(b.inLine, l)
-	}
+// wait is a request that waits.
+func (b *bench) wait() {
+	b.waiting++
+	b.stock.waiting++
 	b.fill()
 }
 
-func (b *bench) made() {
-	if b.begun == 0 {
-		return
+// serve serves the requests, as far as there is something for them.
+func (b *bench) serve(t *testing.T) {
+	for b.waiting > 0 {
+		s, err, ok := b.stock.take()
+		if !ok {
+			b.fill()
+			break
+		}
+		b.waiting--
+		switch {
+		case err == nil:
+			b.held = append(b.held, s)
+		case b.fails == 0:
+			t.Fatal("a request fails though no session could not be made")
+		default:
+			b.fails--
+		}
+		b.fill()
 	}
-	b.begun--
-	b.next++
-	if b.stock.made(b.next) {
-		b.ended[b.next] = true
-	}
-	b.fill()
+	b.fails = min(b.fails, b.waiting)
 }
 
 // check asserts the invariants.
@@ -70,27 +60,19 @@ func (b *bench) check(t *testing.T) {
 	t.Helper()
 	seen := map[int]bool{}
 	for _, s := range slices.Concat(b.held, b.stock.spares) {
-		if seen[s] {
-			t.Fatalf("session %d is two people's", s)
+		if s == 0 || seen[s] {
+			t.Fatalf("session %d is two people's, or none", s)
 		}
 		seen[s] = true
 	}
-	for _, s := range b.held {
-		if s == 0 {
-			t.Fatal("somebody has got no session")
-		}
+	if b.waiting != b.stock.waiting || len(b.stock.errs) > b.waiting {
+		t.Fatalf("%d wait, but the stock knows of %d, and of %d errors", b.waiting, b.stock.waiting, len(b.stock.errs))
 	}
-	if len(b.inLine) > 0 && slices.ContainsFunc(b.stock.spares, func(s int) bool { return !b.ended[s] }) {
-		t.Fatal("somebody waits while a session is ready")
-	}
-	if len(b.inLine) != len(b.stock.waiting) {
-		t.Fatalf("%d wait, but the stock knows of %d", len(b.inLine), len(b.stock.waiting))
-	}
-	if len(b.stock.spares) > b.stock.target || b.begun != b.stock.making || b.begun > maxConcurrent {
+	if len(b.stock.spares) > b.stock.target+b.waiting || b.begun != b.stock.making || b.begun > maxConcurrent {
 		t.Fatalf("%d spares of %d, %d are being made of %d", len(b.stock.spares), b.stock.target, b.begun,
 			b.stock.making)
 	}
-	if len(b.inLine) > 0 && b.begun == 0 {
+	if len(b.stock.spares)+len(b.stock.errs) < b.waiting && b.begun == 0 {
 		t.Fatal("somebody waits, and nothing is being made")
 	}
 	if !b.stock.failing && len(b.stock.spares) < b.stock.target && b.begun == 0 {
@@ -100,8 +82,8 @@ func (b *bench) check(t *testing.T) {
 
 // FuzzStock checks the invariants for any sequence of operations.
 func FuzzStock(f *testing.F) {
-	f.Add([]byte("w\x04mmmmttttttmfmrmpcxag"))
-	f.Add([]byte("w\x10mmmmmmmmmmmmmmmmtw\x00ppttfffa"))
+	f.Add([]byte("w\x04mmmmttttttmfmrmsctxag"))
+	f.Add([]byte("w\x10mmmmmmmmmmmmmmmmtsw\x00ttfffsa"))
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		b := newBench()
 		for i := 0; i < len(ops); i++ {
@@ -114,31 +96,33 @@ func FuzzStock(f *testing.F) {
 					b.fill()
 				}
 			case 't':
-				b.take()
+				b.wait()
+			case 's':
+				b.serve(t)
 			case 'm':
-				b.made()
+				if b.begun > 0 {
+					b.begun--
+					b.next++
+					b.ended[b.next] = b.stock.made(b.next)
+					b.fill()
+				}
 			case 'f':
 				if b.begun > 0 {
 					b.begun--
+					b.fails++
 					b.stock.failed(errors.New("no"))
 					b.fill()
 				}
 			case 'a':
 				b.stock.retry()
 				b.fill()
-			case 'p': // an unused session is returned
-				if len(b.held) > 0 {
-					s := b.held[0]
-					b.held = b.held[1:]
-					if b.stock.put(s) {
+			case 'c': // a request waits no longer
+				if b.waiting > 0 {
+					b.waiting--
+					b.stock.leave()
+					for _, s := range b.stock.setTarget(b.stock.target) {
 						b.ended[s] = true
 					}
-					b.fill()
-				}
-			case 'c':
-				if len(b.inLine) > 0 {
-					b.stock.cancel(b.inLine[0].w)
-					b.inLine = b.inLine[1:]
 				}
 			case 'x': // a spare session ends by itself
 				if len(b.stock.spares) > 0 {
@@ -150,19 +134,21 @@ func FuzzStock(f *testing.F) {
 	})
 }
 
-func TestWhoWaitsIsServedInOrderBeforeSparesAreMade(t *testing.T) {
+func TestRequestsAreServedBeforeSparesAreMade(t *testing.T) {
 	b := newBench()
-	b.stock.setTarget(2)
-	b.take()
-	b.take()
-	first, second := b.inLine[0], b.inLine[1]
-	b.made()
-	if first.got != 1 || second.got != 0 {
-		t.Fatalf("the first got %d, the second %d", first.got, second.got)
+	b.stock.setTarget(1)
+	b.wait()
+	b.wait()
+	if b.begun != 3 {
+		t.Fatalf("%d are being made, want 3", b.begun)
 	}
 	b.begun--
+	b.fails++
 	b.stock.failed(errors.New("no"))
-	if second.err == nil || len(b.inLine) > 0 {
-		t.Error("who waits was not told that there is none")
+	b.begun--
+	b.stock.made(7)
+	b.serve(t)
+	if !slices.Equal(b.held, []int{7}) || b.waiting != 0 || b.fails != 0 {
+		t.Errorf("%v were served and %d wait, want one served and one told that there is none", b.held, b.waiting)
 	}
 }
