@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/jsonrpc"
 	"btools/lib/websocket"
 )
 
@@ -68,6 +69,11 @@ func (c *Wire) Ask(method, params string) string {
 		c.note("<-", b)
 		if strings.HasPrefix(string(b), fmt.Sprintf(`{"id":%d,`, c.last)) {
 			return string(b)
+		}
+		session := jsonrpc.GetString(b, "sessionId")
+		if jsonrpc.GetString(b, "method") == "Inspector.targetCrashed" && session != "" &&
+			strings.Contains(params, session) {
+			c.T.Fatalf("%s: the page has crashed, and will not answer", method)
 		}
 		c.told = append(c.told, string(b))
 	}
