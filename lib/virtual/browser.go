@@ -33,6 +33,7 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
+	"btools/lib/wait"
 	"btools/lib/websocket"
 )
 
@@ -85,11 +86,12 @@ type target struct {
 	// pausedBy is the watcher's CDP session while the target is paused, else "".
 	// blockers must all set the target up before it resumes: clients, and the
 	// session itself.
-	pausedBy string
-	watched  bool // the watcher has attached to it, which may be after it is known
-	blockers map[any]bool
-	prepared bool          // the session has set it up
-	ready    chan struct{} // of a page: closed when it is prepared
+	pausedBy  string
+	watched   bool // the watcher has attached to it, which may be after it is known
+	blockers  map[any]bool
+	unblocked wait.Broadcast // a blocker is gone
+	prepared  bool           // the session has set it up
+	ready     chan struct{}  // of a page: closed when it is prepared
 
 	restoring *Tab // what it is to show as soon as its server answers; nil: it has shown it
 
@@ -297,6 +299,7 @@ func (b *Browser) eventLocked(method string, params json.RawMessage) {
 		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil &&
 			t.pausedBy == jsonrpc.GetString(params, "sessionId") {
 			t.pausedBy, t.blockers = "", nil
+			t.unblocked.Wake()
 		}
 	}
 }
@@ -411,6 +414,7 @@ func (b *Browser) targetAttachedLocked(params json.RawMessage) {
 // last one.
 func (b *Browser) unblockLocked(t *target, who any) {
 	delete(t.blockers, who)
+	t.unblocked.Wake()
 	if t.pausedBy == "" || len(t.blockers) > 0 {
 		return
 	}

@@ -122,19 +122,58 @@ func (k *Client) stateOf(session string) policy.Target {
 	return policy.Target{Type: t.typ, Crashed: t.crashed, Scale: k.session.scaleLocked(t)}
 }
 
-// awaitReady waits until the page of a CDP session has been set up.
+// awaitReady waits until the page of a CDP session has been set up, by the session and by
+// the other clients for which it waits: Chrome keeps what they send to a page that goes
+// elsewhere until it is there, and its first requests would not be told.
 func (k *Client) awaitReady(session string) {
 	b := k.session.browser
 	b.mu.Lock()
 	t := k.targetLocked(session)
 	ready := t == nil || t.ready == nil || t.prepared
 	b.mu.Unlock()
-	if ready {
-		return
-	}
 	ctx, cancel := k.bounded()
 	defer cancel()
-	k.session.awaitReady(ctx, t.id)
+	if !ready {
+		k.session.awaitReady(ctx, t.id)
+	}
+	k.awaitOthers(ctx, t)
+}
+
+// othersTimeout is how long a client waits for what other clients have to do first.
+const othersTimeout = 10 * time.Second
+
+// awaitOthers waits until no other client keeps a target paused.
+func (k *Client) awaitOthers(ctx context.Context, t *target) {
+	if t == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, othersTimeout)
+	defer cancel()
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for t.waitsForOther(k) {
+		next := t.unblocked.Next()
+		b.mu.Unlock()
+		select {
+		case <-next:
+		case <-ctx.Done():
+		}
+		b.mu.Lock()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// waitsForOther reports whether a target is paused until another client has set it up.
+func (t *target) waitsForOther(k *Client) bool {
+	for who := range t.blockers {
+		if other, is := who.(*Client); is && other != k && t.pausedBy != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // leaveRestored forgets what a page was to show: the client wants a blank one.

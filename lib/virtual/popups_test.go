@@ -24,9 +24,8 @@ import (
 func (p *peer) popUp(page, url string) (session string) {
 	p.t.Helper()
 	open := func() string {
-		p.last++
-		p.conn.Write(wire.Command(string(jsonID(p.last)), page, "Runtime.evaluate",
-			map[string]any{"expression": "!!window.open('" + url + "')", "userGesture": true}))
+		p.begin(page, "Runtime.evaluate",
+			map[string]any{"expression": "!!window.open('" + url + "')", "userGesture": true})
 		return string(jsonID(p.last))
 	}
 	for id := open(); ; {
@@ -184,6 +183,38 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A page goes elsewhere once all clients that set it up have done so: each is told of its
+// first requests.
+func TestAllClientsSeeTheFirstRequests(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<script src=/first.js></script>")
+	}))
+	defer server.Close()
+	s := newSession(t, sharedChrome(t), Options{})
+	p, q := connect(t, s, ""), connect(t, s, "")
+	q.autoAttach()
+	page := jsonrpc.GetString(p.must("", "Target.createTarget", map[string]any{"url": "about:blank"}), "targetId")
+	p.begin(p.attach(page), "Page.navigate", map[string]any{"url": server.URL})
+	session := jsonrpc.GetString(q.event("Target.attachedToTarget", page), "params", "sessionId")
+	for range 50 { // if nothing holds it up, the page is on its way now
+		q.must("", "Target.getTargets", nil)
+	}
+	q.begin(session, "Network.enable", nil)
+	q.begin(session, "Runtime.runIfWaitingForDebugger", nil)
+	q.event("Network.requestWillBeSent", "/first.js")
+}
+
+// begin sends a command.
+func (p *peer) begin(session, method string, params any) {
+	p.t.Helper()
+	p.last++
+	if err := p.conn.Write(wire.Command(string(jsonID(p.last)), session, method, params)); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // Targets outside all sessions resume at once.

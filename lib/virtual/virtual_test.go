@@ -217,10 +217,7 @@ func (p *peer) next() json.RawMessage {
 // call sends a command and returns its answer; events that come before are kept.
 func (p *peer) call(session, method string, params any) json.RawMessage {
 	p.t.Helper()
-	p.last++
-	if err := p.conn.Write(wire.Command(string(jsonID(p.last)), session, method, params)); err != nil {
-		p.t.Fatal(err)
-	}
+	p.begin(session, method, params)
 	for {
 		m := p.next()
 		if string(jsonrpc.Get(m, "id")) == string(jsonID(p.last)) {
