@@ -57,37 +57,11 @@ func drive(t *testing.T, w *cmdtest.World, name, dir string, args ...string) *dr
 func (d *driven) open(url, title string) {
 	d.t.Helper()
 	id := jsonrpc.GetString([]byte(d.client.Ask("Target.createTarget", `{"url":"about:blank"}`)), "result", "targetId")
-	// Of a page that goes elsewhere before, requests are lost.
-	cmdtest.Until(d.t, "the page is recorded", func() bool { return d.records(id) })
 	base, _, _ := strings.Cut(d.url, "/devtools/browser")
 	cmdtest.Once(d.t, base+"/devtools/page/"+id, "Page.navigate", fmt.Sprintf(`{"url":%q}`, url))
 	cmdtest.Until(d.t, "a page has the title "+title, func() bool {
 		return strings.Contains(d.client.Ask("Target.getTargets", `{}`), fmt.Sprintf(`"title":%q`, title))
 	})
-}
-
-// records reports whether the recorder has got the answers to its commands to a page.
-func (d *driven) records(target string) bool {
-	traces, _ := filepath.Glob(d.dir + "/*/trace.jsonl")
-	for _, path := range traces {
-		text, _ := os.ReadFile(path)
-		session, answers := "", 0
-		for line := range strings.Lines(string(text)) {
-			message := jsonrpc.Get([]byte(line), "message")
-			switch params := jsonrpc.Get(message, "params"); {
-			case jsonrpc.GetString(message, "method") == "Target.attachedToTarget" &&
-				jsonrpc.GetString(params, "targetInfo", "targetId") == target:
-				session = jsonrpc.GetString(params, "sessionId")
-			case session != "" && jsonrpc.GetString(message, "sessionId") == session &&
-				jsonrpc.Get(message, "result") != nil:
-				answers++
-			}
-		}
-		if answers >= 3 { // Network, Runtime and Log
-			return true
-		}
-	}
-	return false
 }
 
 // end ends the command with a code, which must be that of the program.

@@ -169,15 +169,32 @@ func (r *Recorder) event(e cdp.Event) {
 	}
 }
 
-// attached begins with a target.
+// setUp is how long a page waits for Chrome's answers to what the recorder has asked for.
+// One that is opened with its address answers only when it has gone on.
+const setUp = time.Second
+
+// attached begins with a target. What a new page has not answered when it goes elsewhere
+// holds only once that is there: its first requests would not be told.
 func (r *Recorder) attached(params json.RawMessage) {
 	session, info := jsonrpc.GetString(params, "sessionId"), jsonrpc.Get(params, "targetInfo")
 	target := jsonrpc.GetString(info, "targetId")
-	for _, method := range []string{"Network.enable", "Runtime.enable", "Log.enable"} {
-		r.conn.Begin(session, method, nil, nil) // a worker has not all of them
+	resume := sync.OnceFunc(func() { r.conn.Begin(session, "Runtime.runIfWaitingForDebugger", nil, nil) })
+	methods := []string{"Network.enable", "Runtime.enable", "Log.enable"}
+	var unanswered atomic.Int32
+	unanswered.Store(int32(len(methods)))
+	for _, method := range methods {
+		r.conn.Begin(session, method, nil, func(json.RawMessage, error) { // a worker has not all of them
+			if unanswered.Add(-1) == 0 {
+				resume()
+			}
+		})
 	}
 	r.conn.Begin(session, "Target.setAutoAttach", attach, nil)
-	r.conn.Begin(session, "Runtime.runIfWaitingForDebugger", nil, nil)
+	if jsonrpc.GetString(info, "type") == "page" && jsonrpc.Get(info, "openerId") == nil {
+		time.AfterFunc(setUp, resume)
+	} else {
+		resume()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions[session] = target
