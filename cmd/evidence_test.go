@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -245,6 +246,41 @@ func TestEvidenceOfSessions(t *testing.T) {
 	if len(files) < 4 {
 		t.Errorf("of the session that has ended there are %v", files)
 	}
+}
+
+// Pages that open at once each have their files, whatever their titles.
+func TestEvidenceOfPages(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	d := drive(t, w, "blaunch", w.Dir+"/e")
+	const pages = 5
+	var all sync.WaitGroup
+	for range pages {
+		client := cmdtest.Dial(t, d.url)
+		all.Go(func() { client.Ask("Target.createTarget", `{"url":"data:text/html,<title>same</title>same"}`) })
+	}
+	all.Wait()
+	cmdtest.Until(t, "all have their title", func() bool {
+		return strings.Count(d.client.Ask("Target.getTargets", `{}`), `"title":"same"`) == pages
+	})
+	cmdtest.Until(t, "all have a film, with the blank one", func() bool {
+		films, _ := filepath.Glob(w.Dir + "/e/sh/page-*")
+		begun := 0
+		for _, path := range films {
+			if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+				begun++
+			}
+		}
+		return begun >= pages && len(films) == strings.Count(d.client.Ask("Target.getTargets", `{}`), `"type":"page"`)
+	})
+	d.end(1)
+	for _, kind := range []string{"same.jpg", "same.*m*"} { // .webm, or .mjpeg without ffmpeg
+		files, _ := filepath.Glob(w.Dir + "/e/sh/*-" + kind)
+		if len(files) != pages {
+			t.Errorf("%d pages have the files %v: %s", pages, files, d.said)
+		}
+	}
+	w.Clean()
 }
 
 // However a recorded command ends, no process is left, and its evidence is whole.

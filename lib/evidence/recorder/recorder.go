@@ -204,7 +204,8 @@ func (r *Recorder) attached(params json.RawMessage) {
 	p := &page{target: target}
 	r.pages[target] = p
 	r.changedLocked(p, info)
-	r.films.Go(func() { r.record(p, fmt.Sprintf("page-%d", len(r.pages))) })
+	name := fmt.Sprintf("page-%d", len(r.pages)) // until the page has a number and a title
+	r.films.Go(func() { r.record(p, name) })
 }
 
 // changed notes where a page is.
