@@ -239,7 +239,8 @@ func (r *recording) flush() error {
 	return nil
 }
 
-// lastFrame is how long the browser may take for the last frame.
+// lastFrame is how long the browser may take for the last frame; if it is the only one,
+// firstFrame.
 const lastFrame = 3 * time.Second
 
 // last writes the page as it is now: Chrome may not have sent a frame of its last change
@@ -254,7 +255,11 @@ func (r *recording) last() error {
 		json.Unmarshal(result, &image)
 		answer <- image.Data
 	})
-	for over := time.After(lastFrame); ; {
+	most := lastFrame
+	if r.written == 0 && r.pending == nil {
+		most = firstFrame
+	}
+	for over := time.After(most); ; {
 		select {
 		case f := <-r.frames: // of before
 			r.pending = &f.Frame

@@ -4,6 +4,7 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,6 +54,7 @@ type Recorder struct {
 	bodies   map[string]bool   // requests whose bodies are fetched once they are there
 	numbered int               // pages that were not blank
 	missing  []string
+	torn     error // of writing the console; nil: all is there
 }
 
 // page is a page that there was.
@@ -251,15 +253,19 @@ func (r *Recorder) fetch(e cdp.Event) {
 	delete(r.bodies, key)
 }
 
-// latest is a film that keeps its last image.
+// latest is a film that keeps its last image, also when it cannot be written any more.
 type latest struct {
 	cast.Output
 	image []byte
+	err   error
 }
 
 func (l *latest) Write(f cast.Frame) error {
 	l.image = f.JPEG
-	return l.Output.Write(f)
+	if l.err == nil {
+		l.err = l.Output.Write(f)
+	}
+	return nil
 }
 
 // record makes the film of a page, until it is closed or the recording ends.
@@ -275,7 +281,9 @@ func (r *Recorder) record(p *page, name string) {
 	if errors.Is(err, cast.ErrClosed) || errors.Is(err, cast.ErrLost) {
 		err = nil
 	}
-	err = errors.Join(err, out.Close())
+	if closeErr := out.Close(); film.err == nil {
+		film.err = closeErr
+	}
 	r.mu.Lock()
 	final, url, blank := p.name(), p.url, p.number == 0
 	r.mu.Unlock()
@@ -283,26 +291,31 @@ func (r *Recorder) record(p *page, name string) {
 	case blank:
 		os.Remove(path)
 		return
-	case err != nil:
-		r.miss("all of the film %s (%s): %v", final+r.film, url, err)
 	case frames == 0:
 		os.Remove(path)
-		r.miss("a film and an image of page %s (%s): it was closed before it showed anything", final, url)
+		if err == nil {
+			err = errors.New("it has not shown anything")
+		}
+		r.miss("a film and an image of page %s (%s): %v", final, url, err)
 		return
 	}
-	err = os.Rename(path, filepath.Join(r.dir, final+r.film))
-	if len(film.image) > 0 {
-		err = errors.Join(err, os.WriteFile(filepath.Join(r.dir, final+".jpg"), film.image, 0o600))
+	if err := errors.Join(err, film.err); err != nil {
+		r.miss("all of the film %s (%s): %v", final+r.film, url, err)
 	}
-	if err != nil {
-		r.miss("the files of page %s (%s): %v", final, url, err)
+	if err := os.Rename(path, filepath.Join(r.dir, final+r.film)); err != nil && !os.IsNotExist(err) {
+		r.miss("the film of page %s (%s) has the name %s: %v", final, url, name+r.film, err)
+	}
+	image := filepath.Join(r.dir, final+".jpg")
+	if err := os.WriteFile(image, film.image, 0o600); err != nil {
+		os.Remove(image)
+		r.miss("the last image of page %s (%s): %v", final, url, err)
 	}
 }
 
 // Keep ends the recording and finishes its files. It returns what could not be recorded.
 func (r *Recorder) Keep(by har.Creator) (missing []string) {
 	r.end()
-	if err := r.console.Close(); err != nil {
+	if err := cmp.Or(r.torn, r.console.Close()); err != nil {
 		r.miss("all of %s: %v", Console, err)
 	}
 	if err := r.convert(by); errors.Is(err, har.ErrNoNetwork) {

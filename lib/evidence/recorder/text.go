@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -23,7 +24,9 @@ func (r *Recorder) print(at time.Time, p *page, kind, text string) {
 	for i, l := range lines {
 		lines[i] = terminal.Printable(strings.TrimRight(l, "\r"))
 	}
-	fmt.Fprintf(r.console, "%s %s %s: %s\n", strings.Trim(string(time), `"`), where, kind, strings.Join(lines, "\n\t"))
+	_, err := fmt.Fprintf(r.console, "%s %s %s: %s\n", strings.Trim(string(time), `"`), where, kind,
+		strings.Join(lines, "\n\t"))
+	r.torn = cmp.Or(r.torn, err)
 }
 
 // remote is a value of a page.
