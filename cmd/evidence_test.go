@@ -75,6 +75,25 @@ func (d *driven) end(code int) {
 	}
 }
 
+// recorder returns the process that records.
+func (d *driven) recorder() (pid int) {
+	d.t.Helper()
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range all {
+		b, _ := os.ReadFile(path)
+		var parent int
+		if _, rest, is := strings.Cut(string(b), " (bproxy) "); is {
+			fmt.Sscanf(rest, "%1s %d", new(string), &parent)
+		}
+		if parent == d.cmd.Process.Pid {
+			fmt.Sscan(string(b), &pid)
+			return pid
+		}
+	}
+	d.t.Fatal("nothing records")
+	return 0
+}
+
 // shop is a page that prints, fails, and is green in the end.
 func shop(t *testing.T) string {
 	return cmdtest.Serve(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -302,6 +321,27 @@ func TestEvidenceFaults(t *testing.T) {
 		if _, err := os.Stat(w.Dir + "/e/sh/requests.har"); err != nil {
 			t.Error(err)
 		}
+	})
+	t.Run("the recorder is killed", func(t *testing.T) {
+		t.Parallel()
+		w := cmdtest.New(t)
+		d := drive(t, w, "blaunch", w.Dir+"/e")
+		d.open(site, "Shop: cart/1")
+		syscall.Kill(d.recorder(), syscall.SIGKILL)
+		d.end(3)
+		if !strings.Contains(d.said.String(), "cannot finish the recording "+w.Dir+"/e/sh: signal: killed\n") {
+			t.Errorf("it says %s", d.said)
+		}
+		if _, err := os.Stat(w.Dir + "/e/sh/trace.jsonl"); err != nil {
+			t.Error(err)
+		}
+		d = drive(t, w, "blaunch", w.Dir+"/e")
+		syscall.Kill(d.recorder(), syscall.SIGKILL)
+		d.end(0)
+		if files, _ := filepath.Glob(w.Dir + "/e/*"); len(files) != 1 {
+			t.Errorf("after a command that has not failed: %v", files)
+		}
+		w.Clean()
 	})
 	t.Run("the browser ends first", func(t *testing.T) {
 		t.Parallel()

@@ -241,10 +241,7 @@ func (e *Evidence) finish(r *recording, keep bool) {
 	go func() {
 		var err error
 		a, err = r.answer()
-		if exit := <-r.process.Ended; err == nil {
-			err = exit
-		}
-		ended <- err
+		ended <- cmp.Or(<-r.process.Ended, err)
 	}()
 	var err error
 	select {
@@ -257,8 +254,11 @@ func (e *Evidence) finish(r *recording, keep bool) {
 	r.process.Release()
 	r.pipe.Close()
 	switch {
+	case err != nil && !keep:
+		os.RemoveAll(r.path)
 	case err != nil:
-		e.Log.Warn(fmt.Sprintf("cannot finish the recording %s: %v %s", r.path, err, r.said))
+		text := strings.Join(append([]string{err.Error()}, r.said.Lines()...), "; ")
+		e.Log.Warn(fmt.Sprintf("cannot finish the recording %s: %s", r.path, text))
 	case keep && len(a.Missing) > 0:
 		e.Log.Warn(fmt.Sprintf("not in %s: %s", r.path, strings.Join(a.Missing, "; ")))
 	}
