@@ -264,7 +264,8 @@ func (e *Evidence) finish(r *recording, keep bool) {
 	}
 }
 
-// maxSlug is how many characters of a title a name has.
+// maxSlug is how many characters a name has: with four bytes each it fits into that of a
+// file, with a number and an ending.
 const maxSlug = 60
 
 // Slug is a text as a part of a file's name: its letters and digits, with hyphens
@@ -279,6 +280,9 @@ func Slug(text string) string {
 		}
 		if c == '.' && n == 0 { // no hidden file
 			continue
+		}
+		if gap {
+			n++
 		}
 		if n++; n > maxSlug {
 			break

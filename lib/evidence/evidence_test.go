@@ -1,0 +1,24 @@
+package evidence
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// A text that a page has chosen is a part of a name, and a file system takes it.
+func TestSlug(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Shop: cart/1": "Shop-cart-1", "../../etc/passwd": "etc-passwd", ".hidden": "hidden", "a\x00\n\u202eb": "a-b",
+		" - ": "", "C:\\x": "C-x", "über 日本": "über-日本",
+	} {
+		if got := Slug(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+	long := Slug(strings.Repeat("𝒜 ", 100))
+	if err := os.WriteFile(t.TempDir()+"/1000-"+long+".mjpeg", nil, 0o600); err != nil {
+		t.Errorf("a name of %d bytes: %v", len(long), err)
+	}
+}
