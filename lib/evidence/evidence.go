@@ -47,10 +47,12 @@ const (
 	Drop = "drop"
 )
 
-// Bounds of the start of a recording and of its end.
+// Bounds of the start of a recording, which a recorder keeps itself, and of its end; and
+// how much longer a recorder is waited for that is to end at once.
 const (
-	startTimeout = 15 * time.Second
+	StartTimeout = 15 * time.Second
 	endTimeout   = time.Minute
+	margin       = 5 * time.Second
 )
 
 // Evidence is that of one command.
@@ -165,7 +167,7 @@ func start(ctx context.Context, req Request) (*recording, error) {
 	}
 	line, _ := json.Marshal(req) // of strings
 	r.process.Write(append(line, '\n'))
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, StartTimeout+margin)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { out.SetReadDeadline(time.Now()) })()
 	a, err := r.answer()
@@ -174,8 +176,13 @@ func start(ctx context.Context, req Request) (*recording, error) {
 		r.path = a.Path
 		return r, nil
 	}
-	r.process.Kill()
-	<-r.process.Ended
+	r.process.Write([]byte(Drop + "\n")) // as soon as it can
+	select {
+	case <-r.process.Ended:
+	case <-time.After(margin):
+		r.process.Kill()
+		<-r.process.Ended
+	}
 	r.process.Release()
 	out.Close()
 	if lines := r.said.Lines(); ctx.Err() != nil {

@@ -326,6 +326,7 @@ func Lease(c *cli.Context) error {
 	defer stopWatching()
 	if cmd != "" {
 		if err := kept.Add(ctx, filepath.Base(c.Command[0]), i); err != nil {
+			kept.End(true)
 			return err
 		}
 		go func() {

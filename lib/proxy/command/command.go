@@ -172,8 +172,8 @@ func Run(c *cli.Context) error {
 		}
 		if err == nil {
 			err = command.Run(ctx)
-			kept.End(err != nil)
 		}
+		kept.End(err != nil)
 	}
 	stop(nil)
 	if serveErr := <-served; err == nil {

@@ -43,14 +43,15 @@ func Record(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := recorder.Start(context.Background(), req.URL, path)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), evidence.StartTimeout,
+		fmt.Errorf("the browser does not answer within %v", evidence.StartTimeout))
+	r, err := recorder.Start(ctx, req.URL, path)
+	cancel()
 	if err != nil {
 		os.RemoveAll(path)
 		return err
 	}
-	if err := out.Encode(evidence.Answer{Path: path}); err != nil {
-		return err
-	}
+	out.Encode(evidence.Answer{Path: path}) // if nobody reads it, the input has ended
 	word, _ := in.ReadString('\n')
 	a := evidence.Answer{Path: path}
 	if strings.TrimSpace(word) == evidence.Drop {
