@@ -207,6 +207,8 @@ func TestEvidence(t *testing.T) {
 				t.Helper()
 				return drive(t, w, program, w.Dir+"/out/e", slices.Concat(args, x.args, more)...)
 			}
+			w.Run(program, slices.Concat(args, x.args, []string{"--evidence", "/proc/x", "--", "echo", "ran"})...).
+				Wants(t, 1, "cannot record evidence: mkdir /proc/x")
 			d := run()
 			d.open(site, "Shop: cart/1")
 			d.end(3)
@@ -232,7 +234,6 @@ func TestEvidence(t *testing.T) {
 			}
 			w.Run("blaunch", "--evidence", w.Dir).Wants(t, 64, "--evidence needs a command")
 			w.Run("blaunch", "--evidence-always", "--", "true").Wants(t, 64, "--evidence-always needs --evidence")
-			w.Run("blaunch", "--evidence", "/proc/x", "--", "true").Wants(t, 1, "cannot record evidence: mkdir /proc/x")
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -78,6 +79,39 @@ type recording struct {
 	out     *bufio.Reader // of the pipe
 	said    *tail.Tail
 	path    string
+}
+
+// Check reports why there can be no recording in a directory, before anything is launched
+// for a command. It leaves nothing.
+func Check(dir string) error {
+	_, none := os.Stat(dir)
+	probe, err := MakeDir(dir, ".btools")
+	if err != nil {
+		return fmt.Errorf("cannot record evidence: %w", err)
+	}
+	os.Remove(probe)
+	if none != nil {
+		os.Remove(dir)
+	}
+	return nil
+}
+
+// MakeDir makes a directory of a name that none has yet: with a number if one has.
+func MakeDir(dir, name string) (path string, err error) {
+	path = filepath.Join(dir, name)
+	for n := 2; ; {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", err
+		}
+		err := os.Mkdir(path, 0o700)
+		switch {
+		case os.IsExist(err):
+			path = filepath.Join(dir, fmt.Sprintf("%s-%d", name, n))
+			n++
+		case !os.IsNotExist(err): // another program may have deleted it, which was empty
+			return path, err
+		}
+	}
 }
 
 // Add has a browser or session recorded from now on, by this name.

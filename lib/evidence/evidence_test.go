@@ -22,3 +22,22 @@ func TestSlug(t *testing.T) {
 		t.Errorf("a name of %d bytes: %v", len(long), err)
 	}
 }
+
+// There is evidence in a directory that can be made, of which nothing is left, and in no
+// other one.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/e"
+	if err := Check(dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory is left")
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(dir); err == nil || !strings.Contains(err.Error(), "cannot record evidence: ") {
+		t.Errorf("in a file: %v", err)
+	}
+}

@@ -33,5 +33,8 @@ func ReadEvidence(c *cli.Context) (*evidence.Evidence, error) {
 		return nil, c.UsageError("--evidence is a directory, not %q", "")
 	}
 	dir, err := filepath.Abs(c.String("evidence"))
+	if err == nil {
+		err = evidence.Check(dir)
+	}
 	return &evidence.Evidence{Dir: dir, Always: c.Bool("evidence-always"), Log: c.Log}, err
 }

@@ -39,7 +39,7 @@ func Record(c *cli.Context) error {
 		return fmt.Errorf("cannot read the request: %w", err)
 	}
 	out := json.NewEncoder(c.Stdout)
-	path, err := makeDir(req.Dir, req.Name)
+	path, err := evidence.MakeDir(req.Dir, req.Name)
 	if err != nil {
 		return err
 	}
@@ -61,21 +61,6 @@ func Record(c *cli.Context) error {
 	}
 	out.Encode(a) // whoever reads it may have been killed
 	return err
-}
-
-// makeDir makes a directory of a name that none has yet.
-func makeDir(dir, name string) (path string, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	path = filepath.Join(dir, name)
-	for n := 2; ; n++ {
-		err := os.Mkdir(path, 0o700)
-		if !os.IsExist(err) {
-			return path, err
-		}
-		path = filepath.Join(dir, fmt.Sprintf("%s-%d", name, n))
-	}
 }
 
 // launcherOf launches a browser, as proxy.Proxy.Launch.
