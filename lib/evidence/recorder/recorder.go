@@ -225,6 +225,11 @@ func (r *Recorder) changedLocked(p *page, info json.RawMessage) {
 		return
 	}
 	p.url, p.title = url, jsonrpc.GetString(info, "title")
+	r.numberLocked(p)
+}
+
+// numberLocked numbers a page that is not blank, or prints.
+func (r *Recorder) numberLocked(p *page) {
 	if p.number == 0 {
 		r.numbered++
 		p.number = r.numbered

@@ -5,6 +5,7 @@ package recorder
 import (
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +25,22 @@ func TestConsoleOnAFullDisk(t *testing.T) {
 	r.print(time.Now(), nil, "log", "hello")
 	if !errors.Is(r.torn, syscall.ENOSPC) {
 		t.Errorf("%v, want that the disk is full", r.torn)
+	}
+}
+
+// A line of the console names its page, also if it comes before the page's address.
+func TestConsoleNamesThePage(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/console.txt"
+	console, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer console.Close()
+	r := &Recorder{console: console}
+	r.print(time.Now(), &page{}, "log", "hello")
+	if b, err := os.ReadFile(path); err != nil || !strings.HasSuffix(string(b), " page 1 log: hello\n") {
+		t.Errorf("%v, %q", err, b)
 	}
 }
 

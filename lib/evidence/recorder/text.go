@@ -16,7 +16,8 @@ import (
 // print writes a line of the console.
 func (r *Recorder) print(at time.Time, p *page, kind, text string) {
 	where := "-"
-	if p != nil && p.number > 0 {
+	if p != nil {
+		r.numberLocked(p) // where it is may be told later
 		where = fmt.Sprint("page ", p.number)
 	}
 	time, _ := record.Time{Time: at}.MarshalJSON()
