@@ -110,7 +110,13 @@ func TestPoolCrashes(t *testing.T) {
 			c.Shows(member)
 		}
 		p.Kept(used, all...)
-		syscall.Kill(p.PID(0), syscall.SIGKILL)
+		killed := map[int]bool{}
+		for _, i := range p.Status().Pools[0].Instances { // some have a browser together
+			if !killed[i.PID] {
+				killed[i.PID] = true
+				syscall.Kill(i.PID, syscall.SIGKILL)
+			}
+		}
 		for n, c := range pages {
 			c.Lost()
 			c = cmdtest.FirstPage(t, all[n].Instance.HTTPURL)
