@@ -97,6 +97,7 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "- run: blaunch -- npx playwright test"}, // TestRecipes
 	{parsed, "claude mcp add browser -- bmcp"},
 	{parsed, "bmcp call navigate https://example.com"}, // TestCall
+	{parsed, "bmcp call --url https://host.example/mcp --token-file token navigate https://example.com"},
 	{parsed, "bmcp call snapshot"},
 	{parsed, "bmcp call click e6"},
 	{parsed, "bmcp call take_screenshot --save page.png"},
