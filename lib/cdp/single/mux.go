@@ -44,7 +44,7 @@ type Mux struct {
 func newMux(to transport) *Mux {
 	m := &Mux{to: to, out: newSender(to), done: make(chan struct{}), sessions: map[string]*Client{},
 		most: maxAllUnread, mostEach: maxUnread, incoming: websocket.Budget{Max: maxAllUnread}}
-	m.tidy = time.AfterFunc(tidyAfter, debug.FreeOSMemory)
+	m.tidy = time.AfterFunc(tidyAfter, m.tidyUp)
 	m.tidy.Stop() // until there is a long message
 	m.calls = wire.NewClient(func(message []byte) { m.out.put(message) })
 	m.work.Go(func() { m.out.run(m.done) })
@@ -53,8 +53,8 @@ func newMux(to transport) *Mux {
 }
 
 // longMessage is the length in bytes from which on the memory of messages is given
-// back to the system, tidyAfter the last one. By itself Go keeps it for minutes: 20
-// screenshots left 40 MiB.
+// back to the system, tidyAfter the last one, when clients have read them. By itself Go
+// keeps it for minutes: 20 screenshots left 40 MiB.
 const (
 	longMessage = 1 << 20
 	tidyAfter   = time.Second
@@ -63,6 +63,15 @@ const (
 // noteLong notes that a message takes memory.
 func (m *Mux) noteLong(message []byte) {
 	if len(message) >= longMessage {
+		m.tidy.Reset(tidyAfter)
+	}
+}
+
+// tidyUp gives the memory of messages back.
+func (m *Mux) tidyUp() {
+	if m.unread.Load() < longMessage {
+		debug.FreeOSMemory()
+	} else {
 		m.tidy.Reset(tidyAfter)
 	}
 }
