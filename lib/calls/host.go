@@ -5,67 +5,56 @@ import (
 	"encoding/json"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"sync"
 
 	"btools/lib/agent/toolline"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
-	"btools/lib/mcp/child"
-	"btools/lib/mcp/front"
 )
 
 // host is the host of MCP that the calls of one session are together.
 type host struct {
-	server front.Host     // nil: it is far
-	far    *child.Process // a server at a URL
-	lost   func(error)    // is called when that has ended
+	to   peer
+	lost func(error) // is told why a server at a URL has ended
 
 	mu    sync.Mutex
-	last  int // the number of the latest request
-	open  map[string]chan<- *jsonrpc.Message
 	dir   string          // of the latest call; "": it may use no files
 	tools *toolline.Tools // nil: they are to be listed
 	lists int             // how often they have changed
 }
 
+// peer is the server's side of a host.
+type peer interface {
+	// call makes a request. If the context ends, it is cancelled.
+	call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// send sends a notification, or the answer to a request of the server.
+	send(raw []byte)
+	close()
+	// isHere reports whether the server can use the directories of this machine.
+	isHere() bool
+}
+
 // newHost begins to talk to a server. One at a URL may be lost.
 func newHost(to Server, lost func(error)) (*host, error) {
-	h := &host{open: map[string]chan<- *jsonrpc.Message{}, lost: lost}
-	if err := to.begin(h); err != nil {
+	h := &host{lost: lost}
+	var err error
+	if h.to, err = to.connect(h); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
-func (h *host) close() {
-	if h.far != nil {
-		h.far.Stop(nil)
-	} else {
-		h.server.Close()
-	}
-}
-
-// receive takes a message of the server.
-func (h *host) receive(to json.RawMessage, last bool, raw []byte) {
-	m, err := jsonrpc.Parse(raw)
-	if err != nil {
-		return
-	}
+// told takes what the server says without being asked.
+func (h *host) told(m *jsonrpc.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case m.IsResponse():
-		if answer := h.open[string(m.ID)]; answer != nil {
-			delete(h.open, string(m.ID))
-			answer <- m
-		}
 	case m.Method == "notifications/tools/list_changed":
 		h.tools = nil
 		h.lists++
 	case m.IsRequest():
 		answer := h.answerLocked(m)
-		go h.handle(answer)
+		go h.to.send(answer)
 	}
 }
 
@@ -85,56 +74,24 @@ func (h *host) answerLocked(m *jsonrpc.Message) []byte {
 	return jsonrpc.Failure(m.ID, jsonrpc.Errorf(jsonrpc.MethodNotFound, "a shell has no %s", m.Method))
 }
 
-func (h *host) handle(raw []byte) {
-	if h.far != nil {
-		h.far.Send(raw)
-	} else {
-		h.server.Handle(jsonrpc.Parse(raw))
-	}
-}
-
-// request makes a request. If the context ends, it is cancelled.
-func (h *host) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if h.far != nil {
-		return h.far.Call(ctx, method, params)
-	}
-	answer := make(chan *jsonrpc.Message, 1)
-	h.mu.Lock()
-	h.last++
-	id := strconv.Itoa(h.last)
-	h.open[id] = answer
-	h.mu.Unlock()
-	h.handle(jsonrpc.Request(json.RawMessage(id), method, params))
-	select {
-	case m := <-answer:
-		return m.Result, jsonrpc.ErrorOf(m)
-	case <-ctx.Done():
-	}
-	h.mu.Lock()
-	delete(h.open, id)
-	h.mu.Unlock()
-	h.handle(jsonrpc.Request(nil, "notifications/cancelled", json.RawMessage(`{"requestId":`+id+`}`)))
-	return nil, context.Cause(ctx)
-}
-
 // initialize introduces the host. Directories of this machine are nothing to a server elsewhere.
 func (h *host) initialize(ctx context.Context, release string) error {
 	capabilities := `{"roots":{"listChanged":true}}`
-	if h.far != nil {
+	if !h.to.isHere() {
 		capabilities = "{}"
 	}
-	_, err := h.request(ctx, "initialize", json.RawMessage(`{"protocolVersion":"`+mcp.Legacy+
+	_, err := h.to.call(ctx, "initialize", json.RawMessage(`{"protocolVersion":"`+mcp.Legacy+
 		`","capabilities":`+capabilities+`,"clientInfo":{"name":"bmcp call","version":`+
 		string(jsonrpc.Quote(release))+`}}`))
 	if err == nil {
-		h.handle(jsonrpc.Request(nil, "notifications/initialized", nil))
+		h.to.send(jsonrpc.Request(nil, "notifications/initialized", nil))
 	}
 	return err
 }
 
 // moveTo says in which directory the next call is made.
 func (h *host) moveTo(dir string) {
-	if h.far != nil {
+	if !h.to.isHere() {
 		return
 	}
 	h.mu.Lock()
@@ -142,7 +99,7 @@ func (h *host) moveTo(dir string) {
 	h.dir = dir
 	h.mu.Unlock()
 	if moved {
-		h.handle(jsonrpc.Request(nil, "notifications/roots/list_changed", nil))
+		h.to.send(jsonrpc.Request(nil, "notifications/roots/list_changed", nil))
 	}
 }
 
@@ -157,7 +114,7 @@ func (h *host) list(ctx context.Context) (*toolline.Tools, error) {
 	var all []json.RawMessage
 	params := json.RawMessage("{}")
 	for {
-		result, err := h.request(ctx, "tools/list", params)
+		result, err := h.to.call(ctx, "tools/list", params)
 		if err != nil {
 			return nil, err
 		}

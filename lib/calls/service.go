@@ -209,7 +209,7 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := x.host.request(ctx, "tools/call", json.RawMessage(`{"name":`+string(jsonrpc.Quote(tool.Name))+
+	result, err := x.host.to.call(ctx, "tools/call", json.RawMessage(`{"name":`+string(jsonrpc.Quote(tool.Name))+
 		`,"arguments":`+string(arguments)+`}`))
 	if why := context.Cause(x.ctx); err != nil && why != nil {
 		err = why
@@ -364,7 +364,7 @@ func (s *Service) run(x *session) {
 	x.timer.Stop()
 	s.mu.Unlock()
 	if x.host != nil {
-		x.host.close()
+		x.host.to.close()
 	}
 	s.leave(key, at, opened)
 	s.mu.Lock()
