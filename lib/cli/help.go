@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"btools/lib/lazy"
+	"btools/lib/terminal"
 )
 
 // maxHelp is the widest that help texts get, in columns: longer lines are
@@ -193,7 +194,7 @@ func (h *helper) rows(rows [][2]string) {
 	}
 	for _, r := range rows {
 		n := utf8.RuneCountInString(r[0])
-		text := fill(r[1], h.width-left-4)
+		text := terminal.Fill(r[1], h.width-left-4)
 		if n > left {
 			h.line("  " + r[0])
 		} else {
@@ -208,26 +209,9 @@ func (h *helper) rows(rows [][2]string) {
 
 // wrap prints a paragraph.
 func (h *helper) wrap(indent int, text string) {
-	for _, l := range fill(text, h.width-indent) {
+	for _, l := range terminal.Fill(text, h.width-indent) {
 		h.line(strings.Repeat(" ", indent) + l)
 	}
-}
-
-// fill breaks a text into lines of so many columns, one at least.
-func fill(text string, width int) []string {
-	lines := []string{""}
-	for _, w := range strings.Fields(text) {
-		last := &lines[len(lines)-1]
-		switch {
-		case *last == "":
-			*last = w
-		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(w) <= width:
-			*last += " " + w
-		default:
-			lines = append(lines, w)
-		}
-	}
-	return lines
 }
 
 type category struct {

@@ -255,21 +255,5 @@ func pad(s string, to int) string {
 
 // wrap is a text in lines, all but the first indented.
 func wrap(text string, indent int) string {
-	var b strings.Builder
-	at := indent
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case at+1+n > Width:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent
-		default:
-			b.WriteByte(' ')
-			at++
-		}
-		b.WriteString(word)
-		at += n
-	}
-	return b.String()
+	return strings.Join(terminal.Fill(text, Width-indent), "\n"+strings.Repeat(" ", indent))
 }
