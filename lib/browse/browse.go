@@ -51,6 +51,7 @@ type Browser struct {
 	frames  []*frame           // that have had a number in refs, from 1
 	nextRef int
 	opened  int // tabs, ever
+	answers int // to commands of tabs, ever
 
 	hidden   map[string]bool // contexts and tabs that an agent does not see
 	opening  int             // hidden tabs whose names are not known yet

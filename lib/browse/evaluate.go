@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -24,10 +25,11 @@ type Thrown struct{ Text string }
 func (e *Thrown) Error() string { return e.Text }
 
 // Evaluate calls a function in the page, with an element if a target is given, and
-// returns its result as JSON. An expression does as well as a function.
-func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (string, error) {
+// returns its result as JSON. An expression does as well as a function. Seen is that the
+// page has said what it is since then, so that Tab.Seen is its state.
+func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (value string, seen bool, err error) {
 	if err := t.gone(); err != nil {
-		return "", err
+		return "", false, err
 	}
 	since := t.mark()
 	session := t.main.session
@@ -35,53 +37,52 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (str
 	if target != "" {
 		f, err := t.ready(ctx, target, needs{})
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		session = f.frame.target.session
 		if element, err = t.inPage(ctx, f); err != nil {
-			return "", err
+			return "", false, err
 		}
 		defer t.b.conn.Begin(session, "Runtime.releaseObject", map[string]string{"objectId": element}, nil)
 	}
 	var got evaluated
 	var statements bool
-	err := t.evaluate(ctx, session, asFunction(function), element, &got)
+	seen, err = t.evaluate(ctx, since, session, asFunction(function), element, &got)
 	if err == nil && isSyntaxError(got.ExceptionDetails) { // statements do as well, if they are a function's body
 		as := evaluated{}
-		err = t.evaluate(ctx, session, asBody(function), element, &as)
+		var after bool
+		after, err = t.evaluate(ctx, since, session, asBody(function), element, &as)
 		if err == nil && as.ExceptionDetails == nil {
-			got, statements = as, true
+			got, seen, statements = as, after, true
 		}
 	}
 	switch {
 	case errors.Is(err, errDialog):
-		return "", nil
+		return "", false, nil
 	case err != nil:
-		return "", err
+		return "", false, err
 	case got.ExceptionDetails != nil:
-		return "", &Thrown{got.err().Error()}
+		return "", false, &Thrown{got.err().Error()}
 	}
-	if err := t.settleStarted(ctx, since); err != nil {
-		return "", err
+	if t.hasStarted(since) {
+		seen = false
+		if err := t.settle(ctx, since); err != nil {
+			return "", false, err
+		}
 	}
-	if value := got.Result.json(); value != "undefined" || !statements {
-		return value, nil
+	if value = got.Result.json(); value == "undefined" && statements {
+		value = "undefined (statements have no value: a return gives one)"
 	}
-	return "undefined (statements have no value: a return gives one)", nil
+	return value, seen, nil
 }
 
-// settleStarted waits only if a navigation has begun: a script has done what it does
-// when it returns.
-func (t *Tab) settleStarted(ctx context.Context, since mark) error {
+// hasStarted reports whether a script has begun a navigation or opened a tab. Otherwise there
+// is nothing to wait for: it has done what it does when it returns.
+func (t *Tab) hasStarted(since mark) bool {
 	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
 	_, starts := t.starting[t.main.id]
-	starts = starts || t.navigations > since.navigations || t.windows > since.windows ||
-		t.b.opened > since.opened
-	t.b.mu.Unlock()
-	if !starts {
-		return nil
-	}
-	return t.settle(ctx, since)
+	return starts || t.navigations > since.navigations || t.windows > since.windows || t.b.opened > since.opened
 }
 
 // asFunction is a function that returns the value of an expression, or what it
@@ -102,15 +103,47 @@ func isSyntaxError(e *exception) bool {
 	return e != nil && strings.HasPrefix(e.Exception.Description, "SyntaxError")
 }
 
-// evaluate calls a function in the page's own world.
-func (t *Tab) evaluate(ctx context.Context, session, function, element string, got *evaluated) error {
+// evaluate calls a function in the page's own world. It asks the page for its state right
+// behind it, which saves the time of an answer; seen is that this was told, and after the
+// function's end.
+func (t *Tab) evaluate(ctx context.Context, since mark, session, function, element string, got *evaluated,
+) (seen bool, err error) {
+	method := "Runtime.evaluate"
+	params := map[string]any{"awaitPromise": true, "returnByValue": true, "userGesture": true}
 	if element == "" {
-		return t.callFor(ctx, agentTimeout, session, "Runtime.evaluate", map[string]any{"awaitPromise": true,
-			"expression": "(" + function + ")()", "returnByValue": true, "userGesture": true}, got)
+		params["expression"] = "(" + function + ")()"
+	} else {
+		method = "Runtime.callFunctionOn"
+		params["functionDeclaration"], params["objectId"] = function, element
+		params["arguments"] = []map[string]string{{"objectId": element}}
 	}
-	return t.callFor(ctx, agentTimeout, session, "Runtime.callFunctionOn", map[string]any{"awaitPromise": true,
-		"functionDeclaration": function, "objectId": element, "arguments": []map[string]string{{"objectId": element}},
-		"returnByValue": true, "userGesture": true}, got)
+	sent, state := t.begin(session, method, params), t.askState()
+	a, err := t.answerOf(ctx, agentTimeout, session, sent, got)
+	if err != nil || state == nil || t.hasStarted(since) {
+		return false, err
+	}
+	var told evaluated
+	end := time.Now().Add(t.b.of(answerPatience))
+	behind, err := t.await(ctx, state, &told, func() (error, time.Duration) { return t.overOrLate(end) })
+	var now shown
+	if err != nil || behind.number < a.number || answered(told.Result.Value, &now) != nil {
+		return false, nil
+	}
+	t.note(now)
+	return true, nil
+}
+
+// askState asks the page for its state; nil: it can't be asked, or our scripts are not in it.
+func (t *Tab) askState() <-chan answer {
+	t.b.mu.Lock()
+	world, ok := t.main.worlds[t.main.id]
+	ok = ok && t.canTellLocked()
+	t.b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return t.begin(t.main.session, "Runtime.evaluate", map[string]any{"expression": `btools.run("page",null)`,
+		"contextId": world, "awaitPromise": true, "returnByValue": true})
 }
 
 // inPage is the handle of an element in the page's own world.

@@ -118,7 +118,7 @@ func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err
 	since := t.mark()
 	var got page.NavigateResult
 	end := time.Now().Add(t.b.of(navigateTimeout))
-	err = t.await(ctx, t.begin(t.main.session, page.Navigate.Method, page.NavigateParams{URL: address}), &got,
+	_, err = t.await(ctx, t.begin(t.main.session, page.Navigate.Method, page.NavigateParams{URL: address}), &got,
 		func() (error, time.Duration) { return t.overOrLate(end) })
 	switch {
 	case errors.Is(err, errDialog): // beforeunload asks; who answers it goes on

@@ -255,10 +255,10 @@ func (t *Tab) CallPageTool(ctx context.Context, p PageTool, args json.RawMessage
 		return true
 	})
 	switch {
-	case gaveUp == nil && (err != nil || a.State == Held):
+	case gaveUp == nil && (err != nil || a.State == Held || !t.hasStarted(since)):
 		return a, err
 	case gaveUp == nil:
-		return a, t.settleStarted(ctx, since)
+		return a, t.settle(ctx, since)
 	}
 	t.cancel(c)
 	if errors.Is(gaveUp, late) && !t.answers(p.session) {

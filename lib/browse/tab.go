@@ -173,14 +173,21 @@ func (t *Tab) call(ctx context.Context, session, method string, params, result a
 
 // callFor is call with another bound.
 func (t *Tab) callFor(ctx context.Context, most time.Duration, session, method string, params, result any) error {
+	_, err := t.answerOf(ctx, most, session, t.begin(session, method, params), result)
+	return err
+}
+
+// answerOf waits for the answer to a command that was sent to a target of the tab, as call
+// does.
+func (t *Tab) answerOf(ctx context.Context, most time.Duration, session string, got <-chan answer, result any,
+) (answer, error) {
 	if t.patience(session) == mute {
 		most = answerPatience
 	}
 	most = t.b.of(most)
 	end := time.Now().Add(most)
 	stays := time.Now() // the page was not leaving
-	got := t.begin(session, method, params)
-	err := t.await(ctx, got, result, func() (error, time.Duration) {
+	a, err := t.await(ctx, got, result, func() (error, time.Duration) {
 		now := time.Now()
 		if !t.isLeaving() {
 			stays = now
@@ -200,19 +207,20 @@ func (t *Tab) callFor(ctx context.Context, most time.Duration, session, method s
 	})
 	switch {
 	case errors.Is(err, errLate):
-		return t.late(session, most)
+		return a, t.late(session, most)
 	case err != nil && ctx.Err() != nil:
 		t.loseUnless(got, session)
 	}
-	return err
+	return a, err
 }
 
 var errLate = errors.New("there was no answer in time")
 
 // answer is that to a command.
 type answer struct {
-	raw json.RawMessage
-	err error
+	raw    json.RawMessage
+	err    error
+	number int // an answer that came later has a greater one; 0: there is none
 }
 
 // into decodes an answer, unless there is nothing to decode it into.
@@ -225,7 +233,8 @@ func (a answer) into(result any) error {
 
 // await waits for an answer and decodes it, unless there is a reason to give up, which is
 // asked for with the lock held, after each event and after the time that it returns.
-func (t *Tab) await(ctx context.Context, got <-chan answer, result any, why func() (error, time.Duration)) error {
+func (t *Tab) await(ctx context.Context, got <-chan answer, result any, why func() (error, time.Duration),
+) (answer, error) {
 	for {
 		t.b.mu.Lock()
 		changed := t.b.changed.Next()
@@ -233,21 +242,21 @@ func (t *Tab) await(ctx context.Context, got <-chan answer, result any, why func
 		t.b.mu.Unlock()
 		select {
 		case a := <-got:
-			return a.into(result)
+			return a, a.into(result)
 		default:
 		}
 		if err != nil {
-			return err
+			return answer{}, err
 		}
 		timer := time.NewTimer(again)
 		select {
 		case a := <-got:
 			timer.Stop()
-			return a.into(result)
+			return a, a.into(result)
 		case <-changed:
 		case <-timer.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return answer{}, context.Cause(ctx)
 		}
 		timer.Stop()
 	}
@@ -265,7 +274,8 @@ func (t *Tab) begin(session, method string, params any) <-chan answer {
 		if tg := t.b.targets[session]; tg != nil {
 			tg.patience = answering
 		}
-		got <- answer{raw, err}
+		t.b.answers++
+		got <- answer{raw, err, t.b.answers}
 	})
 	return got
 }
@@ -457,22 +467,30 @@ type shown struct{ Title, URL string }
 // State returns the tab's state. A page that is not asked, because it could not answer,
 // or does not answer soon has the title that the browser has last seen.
 func (t *Tab) State(ctx context.Context) State {
-	var now shown
 	t.b.mu.Lock()
-	asks := t.overLocked() == nil && t.loader != "" && !t.isLeaving() && t.main.patience == answering
+	asks := t.canTellLocked()
 	t.b.mu.Unlock()
-	err := errBusy
 	if asks {
+		var now shown
 		short, cancel := context.WithTimeoutCause(ctx, t.b.of(answerPatience), errBusy)
-		err = t.run(short, t.mainFrame(), "page", nil, &now)
+		if t.run(short, t.mainFrame(), "page", nil, &now) == nil {
+			t.note(now)
+		}
 		cancel()
 	}
-	if err == nil {
-		t.b.mu.Lock()
-		t.title, t.url = now.Title, now.URL
-		t.b.mu.Unlock()
-	}
 	return t.Seen()
+}
+
+// canTellLocked reports whether the page can say soon what it is.
+func (t *Tab) canTellLocked() bool {
+	return t.overLocked() == nil && t.loader != "" && !t.isLeaving() && t.main.patience == answering
+}
+
+// note keeps what a page says of itself.
+func (t *Tab) note(now shown) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.title, t.url = now.Title, now.URL
 }
 
 // Seen is the state as it was seen last, such as by a snapshot: the page is not asked.

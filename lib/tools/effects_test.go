@@ -71,4 +71,14 @@ func TestEffects(t *testing.T) {
 	if s := h.wants(false, "2", "browser_evaluate", `{"function":"() => 1 + 1"}`); strings.Contains(s, "Since") {
 		t.Errorf("it is told again: %s", s)
 	}
+	// A page is what it is at the script's end, which the question for that does not await.
+	for _, c := range [][2]string{
+		{"() => { document.title = 'at once' }", "- Page Title: at once"},
+		{"async () => { await new Promise((done) => setTimeout(done, 100)); document.title = 'later' }",
+			"- Page Title: later"},
+		{"document.title = 'as statements'; history.pushState(0, '', '/moved')",
+			"- Page URL: " + site.URL + "/moved\n- Page Title: as statements"},
+	} {
+		h.wants(false, c[1], "browser_evaluate", `{"function":`+quoted(c[0])+`}`)
+	}
 }

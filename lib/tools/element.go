@@ -237,10 +237,10 @@ func evaluate(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	value, err := t.Evaluate(ctx, a.Function, a.Target)
+	value, seen, err := t.Evaluate(ctx, a.Function, a.Target)
 	if err != nil {
 		return err
 	}
-	r.page = pageState
+	r.page, r.seen = pageState, seen
 	return r.text(ctx, a.Filename, value, value)
 }

@@ -38,6 +38,7 @@ type reply struct {
 	showTabs bool
 	// What is shown of the page: nothing, its address and title, or a snapshot too.
 	page     pageView
+	seen     bool // the page has told its address and title since the call has done its work
 	snapshot browse.SnapshotOptions
 }
 
@@ -215,7 +216,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		}
 	}
 	state := t.Seen()
-	if !shows || unseen != nil {
+	if !shows && !r.seen || unseen != nil {
 		state = t.State(ctx)
 	}
 	lines := pageLines(state.URL, state.Title, state.Status, state.Leaving)
