@@ -146,7 +146,8 @@ func TestMatrixFirefox(t *testing.T) {
 	}
 	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	h.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_evaluate",
-		`{"function":"() => { open('/normal') }"}`)
+		`{"function":"async () => { const w = open('/normal'); while (w.location.pathname !== '/normal') `+
+			`await new Promise((done) => setTimeout(done, 10)) }"}`)
 	h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)
 	for _, s := range []struct {
 		name  string
