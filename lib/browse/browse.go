@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -53,6 +54,9 @@ type Browser struct {
 	opened  int // tabs, ever
 	answers int // to commands of tabs, ever
 
+	downloads int   // that have begun, ever
+	number    int64 // that no other connection has
+
 	hidden   map[string]bool // contexts and tabs that an agent does not see
 	opening  int             // hidden tabs whose names are not known yet
 	deferred []attached      // tabs that may be one of them
@@ -86,7 +90,7 @@ const (
 // Open connects to the browser at a WebSocket URL and attaches to its tabs. Bounds are
 // counted in seconds of that length; 0: of that of a second.
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
-	b := &Browser{second: cmp.Or(second, time.Second), nextRef: 1,
+	b := &Browser{second: cmp.Or(second, time.Second), nextRef: 1, number: time.Now().UnixNano(),
 		targets: map[string]*target{},
 		hidden:  map[string]bool{}}
 	ready := make(chan struct{}) // events come before the connection is known here
@@ -112,6 +116,14 @@ func onlyType(kind string) []map[string]any {
 func autoAttach(kind string) map[string]any {
 	return map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true,
 		"filter": onlyType(kind)}
+}
+
+// Downloads is a text that is another one once a page has begun a download, or the
+// connection is another one.
+func (b *Browser) Downloads() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprint(b.number, "+", b.downloads)
 }
 
 // of is a bound in the browser's seconds.

@@ -152,6 +152,7 @@ func (t *target) event(e cdp.Event) {
 	case "Page.downloadWillBegin":
 		p := decode[struct{ GUID, SuggestedFilename string }](e.Params)
 		tab.downloads++
+		tab.b.downloads++
 		if tab.files = append(tab.files, p.SuggestedFilename); len(tab.files) > maxDocuments {
 			tab.files = slices.Delete(tab.files, 0, maxDocuments/2)
 		}

@@ -20,12 +20,17 @@ import (
 // metaDownloads are the files that a result names, in its _meta.
 const metaDownloads = "btools/downloads"
 
+// MetaBegun is a text in the _meta of a result that a child changes when its browser has
+// begun a download. It is for us alone: it saves the time of asking for the downloads.
+const MetaBegun = "btools/downloads_begun"
+
 const (
 	maxListed         = 100         // blobs in a host's resources/list
 	downloadsTimeout  = time.Second // for the list of a browser's downloads
 	maxDownloadsList  = 4 << 20     // bytes of it
 	downloadsPatience = time.Second // for a download, from its begin
 	downloadsPause    = 20 * time.Millisecond
+	childsWord        = time.Second // for which it is taken: it does not see what workers download
 )
 
 // Handed are the blobs and the files that a host knows from results. Its lock is held
@@ -38,6 +43,13 @@ type Handed struct {
 	blobs    []string        // the names of the last ones
 	reported map[string]bool // downloads, by their GUIDs
 	without  map[string]bool // browsers, by their address, that have no directory of downloads
+	quiet    map[string]word // browsers, by their address, none of whose downloads ran
+}
+
+// word is what a child has said of a browser.
+type word struct {
+	begun string
+	at    time.Time
 }
 
 func (h *Handed) addBlob(name string) {
@@ -80,7 +92,19 @@ type download struct {
 // address has completed since the host came, and of which it has not been told. It waits
 // for one that has begun just now.
 func (h *Handed) WithDownloads(ctx context.Context, result json.RawMessage, url string) json.RawMessage {
-	files, running := h.downloads(ctx, url)
+	meta := jsonrpc.Get(result, "_meta")
+	begun := jsonrpc.GetString(meta, MetaBegun)
+	if begun != "" {
+		if meta = jsonrpc.Delete(meta, MetaBegun); string(meta) == "{}" {
+			result = jsonrpc.Delete(result, "_meta")
+		} else {
+			result = jsonrpc.Set(result, "_meta", meta)
+		}
+		if h.isQuiet(url, begun) {
+			return result
+		}
+	}
+	files, running := h.downloads(ctx, url, begun)
 	for len(files) == 0 {
 		if !running {
 			return result
@@ -90,7 +114,7 @@ func (h *Handed) WithDownloads(ctx context.Context, result json.RawMessage, url 
 		case <-ctx.Done():
 			return result
 		}
-		files, running = h.downloads(ctx, url)
+		files, running = h.downloads(ctx, url, begun)
 	}
 	var lines []string
 	for _, d := range files {
@@ -104,8 +128,17 @@ func (h *Handed) WithDownloads(ctx context.Context, result json.RawMessage, url 
 	return result
 }
 
-// downloads returns these files, and whether a download has begun just now.
-func (h *Handed) downloads(ctx context.Context, url string) (files []download, running bool) {
+// isQuiet reports whether the list of a browser's downloads is as it was.
+func (h *Handed) isQuiet(url, begun string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last, ok := h.quiet[url]
+	return ok && last.begun == begun && time.Since(last.at) < childsWord
+}
+
+// downloads returns these files, and whether a download has begun just now. Begun is what
+// the child has said before.
+func (h *Handed) downloads(ctx context.Context, url, begun string) (files []download, running bool) {
 	h.mu.Lock()
 	without := h.without[url]
 	h.mu.Unlock()
@@ -137,7 +170,9 @@ func (h *Handed) downloads(ctx context.Context, url string) (files []download, r
 	case err != nil || resp.StatusCode != http.StatusOK || json.Unmarshal(body, &all) != nil:
 		return nil, false
 	}
+	quiet := begun != ""
 	for _, d := range all {
+		quiet = quiet && d.State != "in_progress"
 		if d.State == "in_progress" && time.Since(d.StartedAt.Time) < downloadsPatience {
 			running = true
 		}
@@ -150,6 +185,12 @@ func (h *Handed) downloads(ctx context.Context, url string) (files []download, r
 		}
 		h.reported[d.GUID] = true
 		files = append(files, d)
+	}
+	if delete(h.quiet, url); quiet {
+		if h.quiet == nil {
+			h.quiet = map[string]word{}
+		}
+		h.quiet[url] = word{begun, time.Now()}
 	}
 	return files, running
 }

@@ -13,6 +13,7 @@ import (
 
 	"btools/lib/browse"
 	"btools/lib/browse/firefox"
+	"btools/lib/results"
 )
 
 func failed(err error) *mcp.CallToolResult {
@@ -151,6 +152,9 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 		r.viewFirefox(ctx, err, section)
 	}
 	out := &mcp.CallToolResult{StructuredContent: r.structured, IsError: err != nil}
+	if r.browser != nil && r.server.HTTPURL != "" {
+		out.Meta = mcp.NewMetaFromMap(map[string]any{results.MetaBegun: r.browser.Downloads()})
+	}
 	if b.Len() == 0 && len(r.images) == 0 {
 		section("Result", "The result is empty.") // a text without text is not one of MCP
 	}
