@@ -105,15 +105,7 @@ func (s *Session) documentRequested(session string, params json.RawMessage) {
 		s.link.Send(session, "Fetch.continueRequest",
 			map[string]string{"requestId": jsonrpc.GetString(params, "requestId")})
 	}
-	origin := storage.OriginOf(jsonrpc.GetString(params, "request", "url"))
-	var due []*stored
-	s.browser.mu.Lock()
-	for _, o := range s.unfilled {
-		if o.isDue(origin) {
-			due = append(due, o)
-		}
-	}
-	s.browser.mu.Unlock()
+	due := s.dueFor(jsonrpc.GetString(params, "request", "url"))
 	if len(due) == 0 {
 		proceed()
 		return
@@ -122,6 +114,19 @@ func (s *Session) documentRequested(session string, params json.RawMessage) {
 		s.fill(due)
 		proceed()
 	})
+}
+
+// dueFor is the storage that has to be filled before a document is shown.
+func (s *Session) dueFor(url string) (due []*stored) {
+	origin := storage.OriginOf(url)
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	for _, o := range s.unfilled {
+		if o.isDue(origin) {
+			due = append(due, o)
+		}
+	}
+	return due
 }
 
 // fillAll fills the storage of all origins, before documents are requested that

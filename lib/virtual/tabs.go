@@ -136,6 +136,11 @@ func (s *Session) inWorld(ctx context.Context, session, expression string) (json
 // openTabs opens the pages that a session starts with, and returns when each
 // shows its new document or its server takes long.
 func (s *Session) openTabs(ctx context.Context, tabs []Tab) error {
+	for _, tab := range tabs { // what their documents would be held up for is filled meanwhile
+		if due := s.dueFor(tab.URL); !tab.isBlank() && len(due) > 0 {
+			s.work.Go(func() { s.fill(due) })
+		}
+	}
 	committed := make([]chan struct{}, len(tabs))
 	for i, tab := range tabs { // in their order: a client's pages()[0] stays the first
 		page, err := s.newReadyPage(ctx)
