@@ -43,15 +43,21 @@ const firstFrame = 10 * time.Second
 // the page is there. A page that does not change has few. It
 // returns their number, and nil if the context or that time has ended, or an error that
 // wraps ErrClosed or ErrLost, or another if the recording has failed. A recording that
-// ends before its page ends with the page as it is then.
+// ends before its page ends with the page as it is then, for which it has a few seconds
+// more, also if it is still connecting.
 func Record(ctx context.Context, url, target string, fps int, most time.Duration, to Sink) (frames int, err error) {
 	r := &recording{to: to, every: time.Second / time.Duration(fps), most: most, frames: make(chan frame),
 		failed: make(chan error, 1), over: make(chan struct{})}
-	if r.conn, err = cdp.Dial(ctx, url, r.event); err != nil {
+	connect, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(lastFrame, func() { cancel(context.Cause(ctx)) })
+	})()
+	if r.conn, err = cdp.Dial(connect, url, r.event); err != nil {
 		return 0, err
 	}
 	if target != "" {
-		err = r.attach(ctx, target)
+		err = r.attach(connect, target)
 	}
 	if err == nil {
 		r.start()

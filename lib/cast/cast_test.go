@@ -111,4 +111,8 @@ func TestRecordingEndsWithTheLatest(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
+	// One that is ended before it has begun shows the page all the same.
+	if n, err := cast.Record(ctx, address, "", 2, 0, to); n != 1 || err != nil {
+		t.Errorf("after its end: %d images, %v", n, err)
+	}
 }
