@@ -258,8 +258,15 @@ func TestMCPWithoutAJoinedBrowser(t *testing.T) {
 // one itself, but not as long as a busy machine may take to start it.
 func serves(m *cmdtest.MCP) {
 	m.T.Helper()
+	answer := ""
+	defer func() {
+		if !strings.Contains(answer, "about:blank") {
+			m.T.Logf("the last answer is %s; there are %s", answer, m.W.Run("bproxy", "list").Out)
+		}
+	}()
 	cmdtest.Until(m.T, "bmcp has a browser", func() bool {
-		return strings.Contains(m.Tool("browser_snapshot", "{}").Text(m.T), "about:blank")
+		answer = m.Tool("browser_snapshot", "{}").Text(m.T)
+		return strings.Contains(answer, "about:blank")
 	})
 }
 
