@@ -261,20 +261,28 @@ func TestMCPPortOfAChild(t *testing.T) {
 	one, two := cmdtest.NewWebHost(t, url), cmdtest.NewWebHost(t, url)
 	pages := func(h *cmdtest.WebHost, id string) (port, list string) {
 		t.Helper()
+		byPort, byURL := "", "ws__" // the first child to list its tools has the plain names
+		cmdtest.Until(t, "both children have listed their tools", func() bool {
+			answer, _ := h.Ask("tools/list", "{}")
+			if strings.Contains(answer.Line, `"port__env"`) {
+				byPort, byURL = "port__", ""
+			}
+			return strings.Contains(answer.Line, `"`+byPort+`env"`) && strings.Contains(answer.Line, `"`+byURL+`env"`)
+		})
 		args := fmt.Sprintf(`{"session_id":%q,"names":["BTOOLS_PORT","BTOOLS_WS_URL"]}`, id)
-		words := strings.Fields(h.Tool("env", args).Text())
+		words := strings.Fields(h.Tool(byPort+"env", args).Text())
 		if len(words) != 2 || !strings.HasSuffix(words[0], ":"+words[1]) {
 			t.Fatalf("got %q, want an address and its port", words)
 		}
-		if got := strings.Fields(h.Tool("getenv", args).Text()); len(got) != 2 || got[0] != words[1] ||
+		if got := strings.Fields(h.Tool(byPort+"getenv", args).Text()); len(got) != 2 || got[0] != words[1] ||
 			!strings.HasPrefix(got[1], "ws://127.0.0.1:"+words[1]+"/") {
 			t.Errorf("%q, want the port %s", got, words[1])
 		}
-		if ws := h.Tool("ws__env", args).Text(); !strings.Contains(ws, "/session/") ||
+		if ws := h.Tool(byURL+"env", args).Text(); !strings.Contains(ws, "/session/") ||
 			!strings.Contains(ws, "/devtools/browser/") {
 			t.Errorf(`got %q, want "/session/" and "/devtools/browser/"`, ws)
 		}
-		if got := strings.Fields(h.Tool("ws__getenv", args).Text()); len(got) != 1 ||
+		if got := strings.Fields(h.Tool(byURL+"getenv", args).Text()); len(got) != 1 ||
 			!strings.Contains(got[0], "/session/") {
 			t.Errorf("%q: a port that is not the virtual browser's alone", got)
 		}
