@@ -32,10 +32,10 @@ deps: ## install what the tests need: browsers, Node.js, npm packages
 	@scripts/install-deps test
 
 test: deps ## install what the tests need and run them, on real browsers; LONG=1: all; RACE=1
-	@$(GO) run -tags $(TAGS) ./scripts/suite
+	@$(GO) run -trimpath -tags $(TAGS) ./scripts/suite
 
 cover: deps ## the coverage of each package by the tests, programs included
-	@COVER=1 $(GO) run -tags $(TAGS) ./scripts/suite
+	@COVER=1 $(GO) run -trimpath -tags $(TAGS) ./scripts/suite
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@scripts/fuzz

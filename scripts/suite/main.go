@@ -80,7 +80,7 @@ func run(patterns []string) error {
 		defer os.RemoveAll(dir)
 	}
 	s := &suite{dir: dir, race: os.Getenv("RACE") != "", cover: os.Getenv("COVER") != ""}
-	programs, tools, libs, err := split(patterns)
+	programs, libs, err := split(patterns)
 	if err != nil {
 		return err
 	}
@@ -101,37 +101,32 @@ func run(patterns []string) error {
 		return fmt.Sprintf("-parallel=%d", usually)
 	}
 	built := time.Now()
-	// Those that drive programs wait most of the time, and those of lib/tools;
-	// the others of lib/ compute. The compiler has the time that is left.
-	compiled := s.compile(slices.Concat(tools, libs))
+	// Most of them wait for others most of the time, so they run side by side: lib's
+	// once the compiler has them for the race detector.
 	var beside sync.WaitGroup
+	var libTook time.Duration
 	beside.Go(func() {
-		<-compiled
-		s.test(tools, !s.cover, atOnce(4))
+		s.test(libs, !s.cover, "-p=2", atOnce(4))
+		libTook = time.Since(built)
 	})
 	s.test(programs, s.race, "-p=2", atOnce(6))
+	programsTook := time.Since(built)
 	beside.Wait()
-	programsDone := time.Now()
-	s.test(libs, !s.cover, "-p=3", "-parallel=4")
-	return s.report(before, fmt.Sprintf("programs built in %.0f s, their tests %.0f s, lib %.0f s",
-		built.Sub(began).Seconds(),
-		programsDone.Sub(built).Seconds(), time.Since(programsDone).Seconds()), time.Since(began))
+	return s.report(before, fmt.Sprintf("programs built in %.0f s, their tests %.0f s, beside them lib %.0f s",
+		built.Sub(began).Seconds(), programsTook.Seconds(), libTook.Seconds()), time.Since(began))
 }
 
-// split lists packages with tests: those that drive programs, lib/tools, and the
-// others of lib/.
-func split(patterns []string) (programs, tools, libs []string, err error) {
+// split lists packages with tests: those that drive programs, and those of lib/.
+func split(patterns []string) (programs, libs []string, err error) {
 	c := exec.Command("go", append([]string{"list", "-tags", tags, "-f",
 		"{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns...)...)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("cannot list the packages: %w", err)
+		return nil, nil, fmt.Errorf("cannot list the packages: %w", err)
 	}
 	for _, path := range strings.Fields(string(out)) {
 		switch {
-		case path == "btools/lib/tools":
-			tools = append(tools, path)
 		case strings.HasPrefix(path, "btools/lib/"):
 			libs = append(libs, path)
 		default:
@@ -139,7 +134,7 @@ func split(patterns []string) (programs, tools, libs []string, err error) {
 		}
 	}
 	// The longest first, so that they are not the last ones alone.
-	return first(programs, "cmd/bmcp"), tools, first(libs, "lib/virtual", "lib/forward", "lib/websocket"), nil
+	return first(programs, "cmd/bmcp"), first(libs, "lib/tools", "lib/virtual", "lib/forward", "lib/websocket"), nil
 }
 
 // first puts packages before the others, in this order.
@@ -183,21 +178,6 @@ func cgo(race bool) string {
 	return "CGO_ENABLED=0"
 }
 
-// compile compiles packages for the race detector, in the time that nobody else
-// uses; test says what does not compile.
-func (s *suite) compile(packages []string) (done chan struct{}) {
-	done = make(chan struct{})
-	go func() {
-		defer close(done)
-		if len(packages) > 0 && !s.cover {
-			c := exec.Command("nice", append([]string{"-n19", "go", "build", "-race", "-tags", tags}, packages...)...)
-			c.Env = append(os.Environ(), cgo(true))
-			c.Run()
-		}
-	}()
-	return done
-}
-
 // test runs the tests of packages, each under suite hold.
 func (s *suite) test(packages []string, race bool, flags ...string) {
 	if len(packages) == 0 {
@@ -208,12 +188,10 @@ func (s *suite) test(packages []string, race bool, flags ...string) {
 		panic(err)
 	}
 	// Vet is lint's; without tables for a debugger the tests are linked faster.
-	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-w", "-tags", tags, "-timeout=20m",
+	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-timeout=20m",
 		"-exec", self + " hold " + s.dir}, flags...)
 	if race {
 		args = append(args, "-race")
-	} else {
-		args = append(args, "-trimpath")
 	}
 	if s.cover {
 		args = append(args, coverFlags...)
