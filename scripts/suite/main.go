@@ -188,8 +188,8 @@ func (s *suite) test(packages []string, race bool, flags ...string) {
 		panic(err)
 	}
 	// Vet is lint's; without tables for a debugger the tests are linked faster.
-	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-timeout=20m",
-		"-exec", self + " hold " + s.dir}, flags...)
+	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-trimpath", "-ldflags=-s -w", "-tags", tags,
+		"-timeout=20m", "-exec", self + " hold " + s.dir}, flags...)
 	if race {
 		args = append(args, "-race")
 	}
