@@ -349,6 +349,14 @@ func TestEvidenceFaults(t *testing.T) {
 		w := cmdtest.New(t)
 		d := drive(t, w, "blaunch", w.Dir+"/e")
 		d.open(site, "Shop: cart/1")
+		cmdtest.Until(t, "a page is filmed", func() bool {
+			films, _ := filepath.Glob(w.Dir + "/e/sh/*.mjpeg")
+			encoded, _ := filepath.Glob(w.Dir + "/e/sh/*.webm")
+			return len(encoded) > 0 || slices.ContainsFunc(films, func(film string) bool {
+				info, err := os.Stat(film)
+				return err == nil && info.Size() > 0
+			})
+		})
 		for _, i := range w.State().Instances {
 			syscall.Kill(i.Browser.PID, syscall.SIGKILL)
 		}
