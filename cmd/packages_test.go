@@ -241,7 +241,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the key of a pool is\n%s", meta)
 	}
 	run(`git config user.name t; git config user.email t@example.org; git add -A; git commit -qm t; git tag v0.9.8`)
-	run("GOFLAGS=-buildvcs=true go build -tags urfave_cli_no_docs -o ../bport ./cmd/bport")
+	run("GOFLAGS=-buildvcs=true go build -trimpath -tags urfave_cli_no_docs -o ../bport ./cmd/bport")
 	if got := run("../bport --version"); got != "bport 0.9.8\n" {
 		t.Errorf("bport says %q", got)
 	}

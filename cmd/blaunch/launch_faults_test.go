@@ -361,7 +361,11 @@ func TestNamesOfThings(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	w.Run("blaunch", fakeArgs("", "--url", "--renderer-cmd-prefix=evil")...).Wants(t, 64, "would take for an option")
-	os.Link(cmdtest.Bin+"/fakebrowser", w.Dir+"/fakebrowser")
+	program, err := os.ReadFile(cmdtest.Bin + "/fakebrowser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.WriteFile(t, w.Dir+"/fakebrowser", string(program))
 	rel := func(script string) cmdtest.Result { return w.Run("sh", "-c", "cd "+w.Dir+" && "+script) }
 	if r := rel("bfind --path ./fakebrowser --first -f browser.path"); r.Out != w.Dir+"/fakebrowser\n" {
 		t.Errorf("a relative --path: %+v, want an absolute one", r)
