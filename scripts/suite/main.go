@@ -106,7 +106,7 @@ func run(patterns []string) error {
 	var beside sync.WaitGroup
 	var libTook time.Duration
 	beside.Go(func() {
-		s.test(libs, !s.cover, "-p=2", atOnce(4))
+		s.test(libs, !s.cover, "-p=3", atOnce(4))
 		libTook = time.Since(built)
 	})
 	s.test(programs, s.race, "-p=2", atOnce(6))
@@ -134,7 +134,8 @@ func split(patterns []string) (programs, libs []string, err error) {
 		}
 	}
 	// The longest first, so that they are not the last ones alone.
-	return first(programs, "cmd/bmcp"), first(libs, "lib/tools", "lib/virtual", "lib/forward", "lib/websocket"), nil
+	return first(programs, "cmd/bmcp", "cmd/bproxy", "cmd/bpool", "scripts/clients"),
+		first(libs, "lib/tools", "lib/virtual", "lib/forward", "lib/websocket"), nil
 }
 
 // first puts packages before the others, in this order.
