@@ -91,8 +91,12 @@ func Check(argv []string, bidi bool) error {
 	return nil
 }
 
-// Find looks the command up before anything is launched for it.
+// Find looks the command up before anything is launched for it. Without a command its
+// path is "".
 func Find(argv []string) (string, error) {
+	if argv == nil {
+		return "", nil
+	}
 	path, err := exec.LookPath(argv[0])
 	switch {
 	case err == nil:

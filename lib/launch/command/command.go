@@ -49,14 +49,12 @@ func Launch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := ""
-	if c.Command != nil {
-		if c.Bool("wait") {
-			return c.UsageError("--wait and -- CMD exclude each other")
-		}
-		if cmd, err = run.Find(c.Command); err != nil {
-			return err
-		}
+	if c.Command != nil && c.Bool("wait") {
+		return c.UsageError("--wait and -- CMD exclude each other")
+	}
+	cmd, err := run.Find(c.Command)
+	if err != nil {
+		return err
 	}
 	targets, err := awaitcommand.Read(c)
 	if err != nil {

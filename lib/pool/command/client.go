@@ -252,11 +252,9 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := ""
-	if c.Command != nil {
-		if cmd, err = run.Find(c.Command); err != nil {
-			return err
-		}
+	cmd, err := run.Find(c.Command)
+	if err != nil {
+		return err
 	}
 	targets, err := awaitcommand.Read(c)
 	if err != nil {
