@@ -84,57 +84,17 @@ func pagesOf(t *testing.T, firefox int) (pids []int) {
 
 // TestMatrix, on one Firefox. It is not parallel: Chrome has a higher priority.
 func TestMatrixFirefox(t *testing.T) {
-	site := matrixSite(t)
-	second, soon := 300*time.Millisecond, 5*time.Second // a busy machine
-	if isLong {
-		soon = time.Second
-	}
-	all := slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return onFirefox[c[0]] == nil })
+	m := matrix{site: matrixSite(t), second: 300 * time.Millisecond,
+		expected: regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page to go back to`)}
+	site := m.site
+	m.calls = slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return onFirefox[c[0]] == nil })
 	for name := range onFirefox {
-		if !slices.ContainsFunc(all, func(c [2]string) bool { return c[0] == name }) {
+		if !slices.ContainsFunc(m.calls, func(c [2]string) bool { return c[0] == name }) {
 			t.Errorf("%s is not in the matrix", name)
 		}
 	}
-	// On a busy machine a blank tab may take longer than its bound, and there is none of
-	// the page then.
-	open := func(h *host, path string) {
-		call := []string{"browser_tabs", `{"action":"new","url":` + quoted(site+path) + `}`}
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-			text, _, _ := h.call(call[0], call[1])
-			if !strings.Contains(text, "the browser does not answer") {
-				return
-			}
-			h.t.Logf("%s: %s", call[0], text)
-			call = []string{"browser_navigate", `{"url":` + quoted(site+path) + `}`}
-		}
-	}
-	until := func(h *host, want, tool, args string) {
-		h.t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			text, _, _ := h.call(tool, args)
-			if strings.Contains(text, want) {
-				return
-			}
-			if time.Now().After(end) {
-				h.t.Fatalf("%s does not say %q: %s", tool, want, text)
-			}
-		}
-	}
-	expected := regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page to go back to`)
-	check := func(t *testing.T, h *host, c [2]string, says string) {
-		text, isError, took := h.call(c[0], c[1])
-		if took > 30*second+2*time.Second {
-			t.Errorf("%s %s took %v: %.300s", c[0], c[1], took, text)
-		}
-		if isError && !expected.MatchString(text) && (says == "" || !regexp.MustCompile(says).MatchString(text)) {
-			t.Errorf("%s %s after %v: %.300s", c[0], c[1], took, text)
-		}
-		if testing.Verbose() {
-			t.Logf("%6d ms %s %s: %.300q", took.Milliseconds(), c[0], c[1], text)
-		}
-	}
 	endpoint, p := startFirefox(t)
-	h := serveWith(t, Options{BiDi: endpoint, Second: second})
+	h := serveWith(t, Options{BiDi: endpoint, Second: m.second})
 	// One that answers late, as on a busy machine, is driven by the calls after that.
 	p.Signal(syscall.SIGSTOP)
 	h.wants(true, "the browser does not answer", "browser_navigate", `{"url":"about:blank"}`)
@@ -159,63 +119,37 @@ func TestMatrixFirefox(t *testing.T) {
 		`{"function":"async () => { const w = open('/normal'); while (w.location.pathname !== '/normal') `+
 			`await new Promise((done) => setTimeout(done, 10)) }"}`)
 	h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)
-	for _, s := range []struct {
-		name  string
-		begin func(h *host)
-		says  string // one of these an error has, as a regular expression
-		few   []string
-	}{
-		{"normal", func(h *host) { open(h, "/normal") }, "", []string{"browser_click", "browser_wait_for"}},
+	m.run(t, h, []matrixState{
+		{"normal", func(h *host) { m.open(h, "/normal") }, "", []string{"browser_click", "browser_wait_for"}},
 		{"dialog", func(h *host) {
-			open(h, "/alert")
+			m.open(h, "/alert")
 			until(h, "can be handled by", "browser_tabs", `{"action":"select","index":1}`)
 			until(h, "a dialog is open", "browser_snapshot", `{}`)
 		}, "a dialog is open", []string{"browser_handle_dialog", "browser_close"}},
 		{"closed", func(h *host) {
-			open(h, "/normal")
+			m.open(h, "/normal")
 			h.call("browser_evaluate", `{"function":"() => { open('/closes') }"}`)
 			h.call("browser_tabs", `{"action":"select","index":2}`)
 		}, "was closed", []string{"browser_wait_for"}},
 		{"leaving", func(h *host) {
-			open(h, "/normal")
+			m.open(h, "/normal")
 			h.call("browser_evaluate", `{"function":"() => { location = '/never' }"}`)
 			h.wants(false, "- Leaving for: "+site+"/never", "browser_evaluate", `{"function":"() => 1"}`)
 		}, "has not answered", []string{"browser_snapshot"}},
 		{"hung", func(h *host) {
-			open(h, "/normal")
+			m.open(h, "/normal")
 			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;); }) }"}`)
 		}, "a blank one is in its place", []string{"browser_snapshot", "browser_navigate", "browser_close"}},
 		{"frame", func(h *host) {
-			open(h, "/frame")
+			m.open(h, "/frame")
 			until(h, "# does not answer", "browser_snapshot", `{}`)
 		}, "a frame does not answer", []string{"browser_wait_for"}},
-		{"stream", func(h *host) { open(h, "/stream") }, "", nil},
-		{"never", func(h *host) { open(h, "/never") }, "has not answered", nil},
-	} {
-		t.Run(s.name, func(t *testing.T) {
-			h := h.as(t)
-			for _, c := range all {
-				if !isLong && !slices.Contains(s.few, c[0]) {
-					continue
-				}
-				s.begin(h)
-				check(t, h, c, s.says)
-				began := time.Now()
-				h.wants(false, "]("+site+"/healthy)", "browser_tabs", `{"action":"select","index":0}`)
-				h.wants(false, "/healthy", "browser_evaluate", `{"function":"() => location.href"}`)
-				if took := time.Since(began); took > soon {
-					t.Errorf("after %s %s another tab takes %v", c[0], c[1], took)
-				}
-				for range 3 {
-					h.call("browser_tabs", `{"action":"close","index":1}`)
-				}
-				h.wants(false, "", "browser_evaluate", `{"function":"() => 1"}`)
-			}
-		})
-	}
+		{"stream", func(h *host) { m.open(h, "/stream") }, "", nil},
+		{"never", func(h *host) { m.open(h, "/never") }, "has not answered", nil},
+	})
 	t.Run("crashed", func(t *testing.T) {
 		h := h.as(t)
-		for _, c := range all {
+		for _, c := range m.calls {
 			if !isLong && c[0] != "browser_snapshot" && c[0] != "browser_close" {
 				continue
 			}
@@ -223,28 +157,10 @@ func TestMatrixFirefox(t *testing.T) {
 				syscall.Kill(pid, syscall.SIGKILL)
 			}
 			until(h, "has crashed", "browser_evaluate", `{"function":"() => 1"}`)
-			check(t, h, c, "has crashed")
+			m.check(t, h, c, "has crashed")
 			h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 		}
 	})
-	for _, s := range []struct {
-		name string
-		stop syscall.Signal
-		says string
-	}{
-		{"stopped", syscall.SIGSTOP, "the browser does not answer"},
-		{"killed", syscall.SIGKILL, "connect|has ended"},
-	} {
-		t.Run(s.name, func(t *testing.T) {
-			if err := p.Signal(s.stop); err != nil {
-				t.Fatal(err)
-			}
-			defer p.Signal(syscall.SIGCONT)
-			for _, c := range all {
-				if isLong || c[0] == "browser_snapshot" || c[0] == "browser_tabs" && s.name == "killed" {
-					check(t, h, c, s.says)
-				}
-			}
-		})
-	}
+	m.stop(t, h, p, syscall.SIGSTOP, "the browser does not answer", "browser_snapshot")
+	m.stop(t, h, p, syscall.SIGKILL, "connect|has ended", "browser_snapshot", "browser_tabs")
 }

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
 	"syscall"
 	"testing"
 	"time"
@@ -156,134 +155,86 @@ func matrixTools(site string) [][2]string {
 	}
 }
 
-// No tool lasts longer than its bound, whatever the page does: it says what is wrong,
-// and another tab is as it was.
-func TestMatrix(t *testing.T) {
-	site := matrixSite(t)
-	second, soon := 150*time.Millisecond, 5*time.Second // a busy machine
+// matrix is calls of tools on the pages of a site, in each state of a page.
+type matrix struct {
+	site     string
+	calls    [][2]string
+	second   time.Duration  // that the bounds of tools are counted in
+	expected *regexp.Regexp // what an error may say in each state
+}
+
+// matrixState is a state of a page.
+type matrixState struct {
+	name  string
+	begin func(h *host)
+	says  string   // what an error may say in this state, as a regular expression
+	few   []string // the tools that are called unless the tests are long
+}
+
+// open opens a tab. On a busy machine a blank one may take longer than its bound, and
+// there is none of the page then.
+func (m matrix) open(h *host, path string) {
+	h.t.Helper()
+	url := quoted(m.site + path)
+	text, _, _ := h.call("browser_tabs", `{"action":"new","url":`+url+`}`)
+	for end := time.Now().Add(time.Minute); strings.Contains(text, "the browser does not answer") &&
+		time.Now().Before(end); {
+		h.t.Logf("a tab was not opened: %s", text)
+		text, _, _ = h.call("browser_navigate", `{"url":`+url+`}`)
+	}
+}
+
+// until calls a tool until its result has a text.
+func until(h *host, want, tool, args string) {
+	h.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		text, _, _ := h.call(tool, args)
+		if strings.Contains(text, want) {
+			return
+		}
+		if time.Now().After(end) {
+			h.t.Fatalf("%s does not say %q: %s", tool, want, text)
+		}
+	}
+}
+
+// check calls a tool, which must not last longer than its bound, nor fail for a reason
+// that nobody expects.
+func (m matrix) check(t *testing.T, h *host, c [2]string, says string) {
+	t.Helper()
+	text, isError, took := h.call(c[0], c[1])
+	if took > 30*m.second+2*time.Second {
+		t.Errorf("%s %s took %v: %.300s", c[0], c[1], took, text)
+	}
+	if isError && !m.expected.MatchString(text) && (says == "" || !regexp.MustCompile(says).MatchString(text)) {
+		t.Errorf("%s %s after %v: %.300s", c[0], c[1], took, text)
+	}
+	if testing.Verbose() {
+		first, _, _ := strings.Cut(text, "\n### Open")
+		t.Logf("%6d ms %s %s: %.300q", took.Milliseconds(), c[0], c[1], first)
+	}
+}
+
+// run calls the tools in each state. Another tab, whose page is at /healthy, is as it was.
+func (m matrix) run(t *testing.T, h *host, states []matrixState) {
+	soon := 5 * time.Second // a busy machine
 	if isLong {
 		soon = time.Second
-		t.Setenv("SEARCH_URL", site+"/normal?q={query}")
-	} else {
-		t.Parallel()
 	}
-	all := matrixTools(site)
-	for _, tool := range table() {
-		if !slices.ContainsFunc(all, func(c [2]string) bool { return c[0] == tool.Name }) {
-			t.Errorf("%s is not in the matrix", tool.Name)
-		}
-	}
-	open := func(h *host, path string) {
-		h.call("browser_tabs", `{"action":"new","url":`+quoted(site+path)+`}`)
-	}
-	until := func(h *host, want, tool, args string) {
-		h.t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			text, _, _ := h.call(tool, args)
-			if strings.Contains(text, want) {
-				return
-			}
-			if time.Now().After(end) {
-				h.t.Fatalf("%s does not say %q: %s", tool, want, text)
-			}
-		}
-	}
-	states := []struct {
-		name  string
-		begin func(h *host)
-		says  string // one of these an error has, as a regular expression
-		few   []string
-	}{
-		{"normal", func(h *host) { open(h, "/normal") }, "", []string{"browser_click"}},
-		{"hung", func(h *host) {
-			open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;); }) }"}`)
-		}, "a script of it runs without end",
-			[]string{"browser_snapshot", "browser_close", "browser_navigate"}},
-		{"stuck", func(h *host) { // nothing stops a script that waits for requests
-			open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;) { `+
-				`const x = new XMLHttpRequest(); x.open('GET', '/normal', false); x.send() } }) }"}`)
-		}, "a script of it runs without end", nil},
-		{"frame", func(h *host) {
-			open(h, "/frame")
-			until(h, "- iframe [ref=", "browser_snapshot", `{}`)
-			until(h, "# does not answer", "browser_snapshot", `{}`)
-		}, "a frame of another site does not answer", nil},
-		{"crashed", func(h *host) {
-			open(h, "/normal")
-			h.call("browser_navigate", `{"url":"chrome://crash"}`)
-			until(h, "has crashed", "browser_evaluate", `{"function":"() => 1"}`)
-		}, "has crashed|there are 0", []string{"browser_snapshot", "browser_navigate"}},
-		{"closed", func(h *host) {
-			open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { open('/closes') }"}`)
-			h.call("browser_tabs", `{"action":"select","index":2}`)
-		}, "was closed", nil},
-		{"dialog", func(h *host) {
-			open(h, "/alert")
-			until(h, "can be handled by", "browser_tabs", `{"action":"select","index":1}`)
-		}, "a dialog is open", []string{"browser_snapshot", "browser_close"}},
-		{"beforeunload", func(h *host) {
-			open(h, "/unsaved")
-			h.call("browser_type", `{"target":"input >> nth=0","text":"x","slowly":true}`)
-			h.call("browser_click", `{"target":"text=a link"}`)
-		}, "a dialog is open", []string{"browser_close"}},
-		{"leaving", func(h *host) {
-			open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { location = '/never' }"}`)
-		}, "is leaving for|has not answered",
-			[]string{"browser_snapshot", "browser_click", "browser_take_screenshot", "browser_tabs"}},
-		{"never", func(h *host) {
-			open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { open('/never') }"}`)
-			h.call("browser_tabs", `{"action":"select","index":2}`)
-		}, "is leaving for|has not answered", []string{"browser_snapshot", "browser_tabs"}},
-		{"stream", func(h *host) { open(h, "/stream") }, "", []string{"browser_snapshot"}},
-		{"download", func(h *host) { open(h, "/file") }, "", nil},
-		{"blank", func(h *host) { open(h, "") }, "", nil},
-		{"pdf", func(h *host) { open(h, "/pdf") }, "a frame of another site does not answer", nil},
-		{"many", func(h *host) { open(h, "/many") }, "or it is too large", nil},
-	}
-	start := chrometest.StartShell
-	if isLong {
-		start = func(t testing.TB) (string, *os.Process) { return chrometest.Start(t) }
-	}
-	expected := regexp.MustCompile(`nothing matches|did not appear|no host|there is no button|no dialog is open|` +
-		`no file chooser|no page before|no request|` +
-		`headless|cannot read the downloads|no tab|is not in the page|` +
-		`no results|the page has no tool|does not have the response|is not visible|` +
-		`not a select|no cookie|not visible|belongs to no site|no such file|not found|but got|is not there|no value`)
-	check := func(t *testing.T, h *host, c [2]string, says string) {
-		text, isError, took := h.call(c[0], c[1])
-		if took > 30*second+2*time.Second {
-			t.Errorf("%s %s took %v: %.300s", c[0], c[1], took, text)
-		}
-		if isError && !expected.MatchString(text) && (says == "" || !regexp.MustCompile(says).MatchString(text)) {
-			t.Errorf("%s %s after %v: %.300s", c[0], c[1], took, text)
-		}
-		if testing.Verbose() {
-			first, _, _ := strings.Cut(text, "\n### Open")
-			t.Logf("%6d ms %s %s: %.300q", took.Milliseconds(), c[0], c[1], first)
-		}
-	}
-	endpoint, _ := start(t)
-	h := serve(t, endpoint, second)
-	h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	for _, s := range states {
 		if !isLong && s.few == nil {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
 			h := h.as(t)
-			for _, c := range all {
+			for _, c := range m.calls {
 				if !isLong && !slices.Contains(s.few, c[0]) {
 					continue
 				}
 				s.begin(h)
-				check(t, h, c, s.says)
+				m.check(t, h, c, s.says)
 				began := time.Now()
-				h.wants(false, "]("+site+"/healthy)", "browser_tabs", `{"action":"select","index":0}`)
+				h.wants(false, "]("+m.site+"/healthy)", "browser_tabs", `{"action":"select","index":0}`)
 				h.wants(false, "/healthy", "browser_evaluate", `{"function":"() => location.href"}`)
 				if took := time.Since(began); took > soon {
 					t.Errorf("after %s %s another tab takes %v", c[0], c[1], took)
@@ -295,27 +246,107 @@ func TestMatrix(t *testing.T) {
 			}
 		})
 	}
-	for _, s := range []struct {
-		name string
-		stop syscall.Signal
-		says string
-	}{
-		{"killed", syscall.SIGKILL, "connect|has ended"},
-		{"stopped", syscall.SIGSTOP, "the browser (does|did) not answer"},
-	} {
-		t.Run(s.name, func(t *testing.T) {
-			endpoint, p := start(t)
-			h := serve(t, endpoint, second)
-			h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
-			if err := p.Signal(s.stop); err != nil {
-				t.Fatal(err)
+}
+
+// stop calls the tools on a browser that has got a signal.
+func (m matrix) stop(t *testing.T, h *host, p *os.Process, by syscall.Signal, says string, few ...string) {
+	t.Run(by.String(), func(t *testing.T) {
+		h := h.as(t)
+		if err := p.Signal(by); err != nil {
+			t.Fatal(err)
+		}
+		defer p.Signal(syscall.SIGCONT)
+		for _, c := range m.calls {
+			if isLong || slices.Contains(few, c[0]) {
+				m.check(t, h, c, says)
 			}
-			defer p.Signal(syscall.SIGCONT)
-			for _, c := range all {
-				if isLong || c[0] == "browser_snapshot" || c[0] == "browser_tabs" {
-					check(t, h, c, s.says)
-				}
-			}
-		})
+		}
+	})
+}
+
+// No tool lasts longer than its bound, whatever the page does: it says what is wrong,
+// and another tab is as it was.
+func TestMatrix(t *testing.T) {
+	m := matrix{site: matrixSite(t), second: 150 * time.Millisecond,
+		expected: regexp.MustCompile(`nothing matches|did not appear|no host|there is no button|no dialog is open|` +
+			`no file chooser|no page before|no request|` +
+			`headless|cannot read the downloads|no tab|is not in the page|` +
+			`no results|the page has no tool|does not have the response|is not visible|` +
+			`not a select|no cookie|not visible|belongs to no site|no such file|not found|but got|is not there|` +
+			`no value`)}
+	start := chrometest.StartShell
+	if isLong {
+		t.Setenv("SEARCH_URL", m.site+"/normal?q={query}")
+		start = func(t testing.TB) (string, *os.Process) { return chrometest.Start(t) }
+	} else {
+		t.Parallel()
 	}
+	m.calls = matrixTools(m.site)
+	for _, tool := range table() {
+		if !slices.ContainsFunc(m.calls, func(c [2]string) bool { return c[0] == tool.Name }) {
+			t.Errorf("%s is not in the matrix", tool.Name)
+		}
+	}
+	serveMatrix := func() (*host, *os.Process) {
+		endpoint, p := start(t)
+		h := serve(t, endpoint, m.second)
+		h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(m.site+"/healthy")+`}`)
+		return h, p
+	}
+	h, p := serveMatrix()
+	m.run(t, h, []matrixState{
+		{"normal", func(h *host) { m.open(h, "/normal") }, "", []string{"browser_click"}},
+		{"hung", func(h *host) {
+			m.open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;); }) }"}`)
+		}, "a script of it runs without end",
+			[]string{"browser_snapshot", "browser_close", "browser_navigate"}},
+		{"stuck", func(h *host) { // nothing stops a script that waits for requests
+			m.open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;) { `+
+				`const x = new XMLHttpRequest(); x.open('GET', '/normal', false); x.send() } }) }"}`)
+		}, "a script of it runs without end", nil},
+		{"frame", func(h *host) {
+			m.open(h, "/frame")
+			until(h, "- iframe [ref=", "browser_snapshot", `{}`)
+			until(h, "# does not answer", "browser_snapshot", `{}`)
+		}, "a frame of another site does not answer", nil},
+		{"crashed", func(h *host) {
+			m.open(h, "/normal")
+			h.call("browser_navigate", `{"url":"chrome://crash"}`)
+			until(h, "has crashed", "browser_evaluate", `{"function":"() => 1"}`)
+		}, "has crashed|there are 0", []string{"browser_snapshot", "browser_navigate"}},
+		{"closed", func(h *host) {
+			m.open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { open('/closes') }"}`)
+			h.call("browser_tabs", `{"action":"select","index":2}`)
+		}, "was closed", nil},
+		{"dialog", func(h *host) {
+			m.open(h, "/alert")
+			until(h, "can be handled by", "browser_tabs", `{"action":"select","index":1}`)
+		}, "a dialog is open", []string{"browser_snapshot", "browser_close"}},
+		{"beforeunload", func(h *host) {
+			m.open(h, "/unsaved")
+			h.call("browser_type", `{"target":"input >> nth=0","text":"x","slowly":true}`)
+			h.call("browser_click", `{"target":"text=a link"}`)
+		}, "a dialog is open", []string{"browser_close"}},
+		{"leaving", func(h *host) {
+			m.open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { location = '/never' }"}`)
+		}, "is leaving for|has not answered",
+			[]string{"browser_snapshot", "browser_click", "browser_take_screenshot", "browser_tabs"}},
+		{"never", func(h *host) {
+			m.open(h, "/normal")
+			h.call("browser_evaluate", `{"function":"() => { open('/never') }"}`)
+			h.call("browser_tabs", `{"action":"select","index":2}`)
+		}, "is leaving for|has not answered", []string{"browser_snapshot", "browser_tabs"}},
+		{"stream", func(h *host) { m.open(h, "/stream") }, "", []string{"browser_snapshot"}},
+		{"download", func(h *host) { m.open(h, "/file") }, "", nil},
+		{"blank", func(h *host) { m.open(h, "") }, "", nil},
+		{"pdf", func(h *host) { m.open(h, "/pdf") }, "a frame of another site does not answer", nil},
+		{"many", func(h *host) { m.open(h, "/many") }, "or it is too large", nil},
+	})
+	m.stop(t, h, p, syscall.SIGKILL, "connect|has ended", "browser_snapshot", "browser_tabs")
+	h, p = serveMatrix()
+	m.stop(t, h, p, syscall.SIGSTOP, "the browser (does|did) not answer", "browser_snapshot", "browser_tabs")
 }
