@@ -76,14 +76,18 @@ func hold(args []string) int {
 		fmt.Println("suite: the tests ended by", status.Signal())
 		code = 1
 	}
+	var names []string
 	for _, pid := range left {
-		fmt.Printf("suite: a test has left a process: %s\n", described(pid))
-		code = 1
+		names = append(names, described(pid))
 	}
 	for end := time.Now().Add(leavers); len(children()) > 0 &&
 		time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		proc.KillDescendants()
 		cpu += reapEnded()
+	}
+	for _, name := range names { // after their end: nobody may read this any more
+		fmt.Printf("suite: a test has left a process: %s\n", name)
+		code = 1
 	}
 	entries, _ := os.ReadDir(own)
 	for _, e := range entries {

@@ -20,10 +20,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -44,6 +46,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "hold" {
 		os.Exit(hold(os.Args[2:]))
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads no more does not end it
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "suite:", err)
 		os.Exit(1)
