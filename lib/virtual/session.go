@@ -198,7 +198,8 @@ func (s *Session) run() {
 // begin creates the base context of the session and a page.
 func (s *Session) begin(ctx context.Context) error {
 	b := s.browser
-	if s.base = b.defaultContext; !s.options.Default {
+	base := b.defaultContext
+	if !s.options.Default {
 		params, err := s.contextParams(nil)
 		if err != nil {
 			return err
@@ -207,12 +208,12 @@ func (s *Session) begin(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot create a browser context: %w", err)
 		}
-		s.base = jsonrpc.GetString(got, "browserContextId")
+		base = jsonrpc.GetString(got, "browserContextId")
 	}
-	if s.base == "" {
+	if base == "" {
 		return errors.New("the browser did not report its default browser context")
 	}
-	if err := b.claimContext(s); err != nil {
+	if err := b.claimContext(s, base); err != nil {
 		return err
 	}
 	if err := s.takeDownloads(ctx, s.base); err != nil {
@@ -265,17 +266,18 @@ func (s *Session) newReadyPage(ctx context.Context) (page string, err error) {
 	return page, err
 }
 
-// claimContext registers the session's base context.
-func (b *Browser) claimContext(s *Session) error {
+// claimContext makes a context the base context of a session, which may have ended.
+func (b *Browser) claimContext(s *Session, base string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.over {
 		return s.why
 	}
-	if b.contexts[s.base] != nil {
+	if b.contexts[base] != nil {
 		return errors.New("the browser's default context belongs to another session")
 	}
-	b.contexts[s.base] = s
+	s.base = base
+	b.contexts[base] = s
 	return nil
 }
 
