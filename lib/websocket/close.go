@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -65,8 +66,9 @@ func (c *Conn) failure() error {
 // for writing.
 func (c *Conn) sendClose(code int, reason string) error {
 	c.raw.SetReadDeadline(time.Unix(1, 0)) // readers do not wait for the peer, either
-	deadline := time.Now().Add(closeBound)
-	patience := time.NewTimer(closeBound)
+	bound := cmp.Or(c.closes, closeBound)
+	deadline := time.Now().Add(bound)
+	patience := time.NewTimer(bound)
 	defer patience.Stop()
 	select {
 	case c.writing <- struct{}{}:

@@ -66,6 +66,7 @@ type Conn struct {
 
 	raw    net.Conn
 	client bool           // masks what it sends, and receives unmasked frames
+	closes time.Duration  // bounds the time of Close; 0: closeBound
 	in     *nowait.Reader // of raw; nil: it is read as usual
 	out    *nowait.Writer // the same; guarded by writing
 
