@@ -109,7 +109,7 @@ func run(patterns []string) error {
 	var beside sync.WaitGroup
 	var libTook time.Duration
 	beside.Go(func() {
-		s.test(libs, !s.cover, "-p=3", atOnce(4))
+		s.test(libs, !s.cover, "-p=2", atOnce(4))
 		libTook = time.Since(built)
 	})
 	s.test(programs, s.race, "-p=2", atOnce(6))
