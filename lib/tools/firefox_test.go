@@ -85,7 +85,8 @@ func pagesOf(t *testing.T, firefox int) (pids []int) {
 	return pids
 }
 
-// TestMatrix, on one Firefox. It is not parallel: Chrome has a higher priority.
+// TestMatrix, on one Firefox. It is not parallel: the Chromes of other tests have a higher
+// priority than all but its main thread.
 func TestMatrixFirefox(t *testing.T) {
 	m := matrix{site: matrixSite(t), second: time.Second / 2,
 		expected: regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page to go back to`)}

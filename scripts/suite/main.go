@@ -8,8 +8,9 @@
 //
 // The tests of lib/ are built with the race detector, the programs and what
 // drives them are not: RACE=1 builds them with it. COVER=1 measures coverage
-// instead. Suite fails if a test fails, if a package leaves a process or a file,
-// or if the tests take more than maxCPU of processor time.
+// instead. KEEP=1 keeps the programs, and what the tests leave, on the disk. Suite
+// fails if a test fails, if a package leaves a process or a file, or if the tests
+// take more than maxCPU of processor time.
 package main
 
 import (
@@ -129,10 +130,9 @@ func split(patterns []string) (programs, libs []string, err error) {
 		return nil, nil, fmt.Errorf("cannot list the packages: %w", err)
 	}
 	for _, path := range strings.Fields(string(out)) {
-		switch {
-		case strings.HasPrefix(path, "btools/lib/"):
+		if strings.HasPrefix(path, "btools/lib/") {
 			libs = append(libs, path)
-		default:
+		} else {
 			programs = append(programs, path)
 		}
 	}
