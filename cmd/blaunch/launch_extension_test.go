@@ -26,6 +26,21 @@ func TestLaunchWithExtension(t *testing.T) {
 		cmdtest.Until(t, "nothing has joined", func() bool { return len(w.JoinedIDs()) == 0 })
 	}
 	w.Run("blaunch", "--browser", "chromium", "--extension").Wants(t, 69, "start one with bproxy hub")
+
+	t.Run("somebody else's", func(t *testing.T) {
+		dir := filepath.Join(w.Dir, "theirs")
+		cmdtest.WriteFile(t, dir+"/manifest.json",
+			`{"manifest_version":3,"name":"theirs","version":"1","background":{"service_worker":"worker.js"}}`)
+		cmdtest.WriteFile(t, dir+"/worker.js", "")
+		r := w.Run("blaunch", "--browser", "chromium", "--arg=--load-extension="+dir,
+			"-f", "instance.http_url,instance.id")
+		url, id, _ := strings.Cut(strings.TrimSpace(r.Out), "\t")
+		cmdtest.Until(t, "its worker runs", func() bool {
+			_, list := cmdtest.Get(t, "GET", url+"/json/list")
+			return strings.Contains(list, "/worker.js")
+		})
+		w.Run("blaunch", "stop", id)
+	})
 	hub := w.HubHere()
 
 	t.Run("several at once", func(t *testing.T) {

@@ -75,6 +75,9 @@ func (s *Spec) chromeCommand(profile string, smallShm bool) []string {
 	var args []string
 	if !s.NoDefaultArgs {
 		args = append(args, chromeArgs...)
+		if slices.ContainsFunc(s.Args, wantsExtensions) {
+			args = slices.DeleteFunc(args, isDisableExtensions)
+		}
 		if smallShm {
 			args = append(args, "--disable-dev-shm-usage") // tabs crash in a small /dev/shm
 		}
@@ -111,6 +114,15 @@ func (s *Spec) chromeCommand(profile string, smallShm bool) []string {
 		args = append(args, s.firstPage())
 	}
 	return args
+}
+
+// isDisableExtensions reports whether arg keeps Chrome from starting extensions.
+func isDisableExtensions(arg string) bool { return arg == "--disable-extensions" }
+
+// wantsExtensions reports whether a user's argument needs extensions: it loads some, or
+// lets a client load them by CDP. With --disable-extensions Chrome starts none, and says nothing.
+func wantsExtensions(arg string) bool {
+	return strings.HasPrefix(arg, loadSwitch) || arg == debugExtensions
 }
 
 // firstPage is the URL to open, "" to leave it to the browser.

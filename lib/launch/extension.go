@@ -25,6 +25,8 @@ const joinBound = 30 * time.Second
 const (
 	loadSwitch   = "--load-extension="
 	exceptSwitch = "--disable-extensions-except="
+	// debugExtensions lets a client load extensions by CDP (Extensions.loadUnpacked).
+	debugExtensions = "--enable-unsafe-extension-debugging"
 )
 
 // isBranded reports whether the browser ignores --load-extension, as Chrome has
@@ -53,8 +55,7 @@ func (s *Spec) withExtension(args []string, dir string) (all, byPipe []string) {
 		return append(all, loadSwitch+list, exceptSwitch+list), nil // without the second one, none is loaded
 	}
 	// With --disable-extensions, one that is loaded by the pipe is not started.
-	all = slices.DeleteFunc(all, func(a string) bool { return a == "--disable-extensions" })
-	return append(all, "--enable-unsafe-extension-debugging"), dirs
+	return append(slices.DeleteFunc(all, isDisableExtensions), debugExtensions), dirs
 }
 
 // joining is a browser that is to join a hub by its extension.
