@@ -76,7 +76,7 @@ var modules = map[string][]string{
 		"github.com/BurntSushi/toml",
 		"github.com/mark3labs/mcp-go", "github.com/google/jsonschema-go", "github.com/spf13/cast",
 		"github.com/yosida95/uritemplate/v3", "golang.org/x/text",
-		"github.com/tailscale/hujson",     // the files of hosts, whose comments stay
+		"github.com/tailscale/hujson", "go.yaml.in/yaml/v3", // the files of hosts, whose comments stay
 		"github.com/jmespath/go-jmespath", // what agents look for in large results
 		// The keys of a keyboard.
 		"github.com/chromedp/chromedp", "github.com/chromedp/cdproto", "github.com/go-json-experiment/json",

@@ -9,6 +9,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -496,6 +497,30 @@ func TestMCPConfig(t *testing.T) {
 	w.Run("bmcp", "config", "gemini-cli", "--write").Wants(t, 0, "has this entry")
 	cmdtest.WriteFile(t, file, "{")
 	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Wants(t, 65, "cannot merge the entry")
+	// A file of another form than the usual ones stays, and the entry is shown. A link stays one.
+	inline, dotfiles := "mcp_servers = { browser = { command = \"old\" } }\n", w.Dir+"/dotfiles.toml"
+	cmdtest.WriteFile(t, dotfiles, inline)
+	if err := errors.Join(os.Mkdir(w.Dir+"/.codex", 0o700), os.Symlink(dotfiles, w.Dir+"/.codex/config.toml"),
+		os.Chmod(dotfiles, 0o640)); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.Run("bmcp", "config", "codex", "--write", "--yes", "--env", "X=\x7f"); r.Code != 65 ||
+		!strings.Contains(r.Err, "[mcp_servers.browser]\ncommand = ") ||
+		!strings.Contains(r.Err, `"X" = "\u007f"`) || !strings.Contains(r.Err, "paste the entry above") {
+		t.Errorf("exit %d, want 65 and the entry: %s", r.Code, r.Err)
+	}
+	if b, _ := os.ReadFile(dotfiles); string(b) != inline {
+		t.Errorf("a file that is refused has become %s", b)
+	}
+	cmdtest.WriteFile(t, dotfiles, "[mcp_servers.browser] # mine\ncommand = \"old\"\n")
+	w.Run("bmcp", "config", "codex", "--write", "--yes").Wants(t, 0, "the entry is in "+dotfiles)
+	b, _ = os.ReadFile(w.Dir + "/.codex/config.toml")
+	if st, err := os.Stat(dotfiles); err != nil || st.Mode() != 0o640 || strings.Contains(string(b), "old") ||
+		!strings.HasPrefix(string(b), "[mcp_servers.browser] # mine\ncommand = ") {
+		t.Errorf("%v %v: the file that a link leads to is\n%s", st, err, b)
+	}
+	os.Remove(dotfiles)
+	w.Run("bmcp", "config", "codex", "--write", "--yes").Wants(t, 1, "cannot read the configuration of codex")
 	w.Run("bmcp", "config", "zed", "--write", "--yes").Wants(t, 0, "the entry is in "+w.Dir) // a new file
 	if b, _ := os.ReadFile(w.Dir + "/.config/zed/settings.json"); !strings.Contains(string(b), `"context_servers"`) {
 		t.Errorf("%s", b)

@@ -4,6 +4,7 @@
 package mcphosts
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -12,10 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-
-	"bytes"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Name is what the entry is called.
@@ -39,11 +39,11 @@ type Host struct {
 	// file is where its configuration is, from the working directory, the home
 	// directory (~) or the user's configuration directory (CONFIG).
 	file string
-	// keys lead to the servers in JSON; nil for another format.
+	// keys lead to the servers.
 	keys []string
-	// entry is what stands there.
+	// entry is what stands there in JSON.
 	entry func(Entry) any
-	// text is the entry of a host that has no JSON.
+	// text is the whole entry in another format.
 	text func(Entry) string
 	// link is the prefix of a link that adds the entry, "" if it has none.
 	link string
@@ -56,11 +56,11 @@ var Hosts = []Host{
 		entry: typed("", "", "")},
 	{Name: "cline", file: "~/.cline/data/settings/cline_mcp_settings.json", keys: servers,
 		entry: typed("", "streamableHttp", "url")},
-	{Name: "codex", file: "~/.codex/config.toml", text: codex},
+	{Name: "codex", file: "~/.codex/config.toml", keys: []string{"mcp_servers"}, text: codex},
 	{Name: "cursor", file: ".cursor/mcp.json", keys: servers, entry: typed("", "", "url"),
 		link: "cursor://anysphere.cursor-deeplink/mcp/install?name=" + Name + "&config="},
 	{Name: "gemini-cli", file: "~/.gemini/settings.json", keys: servers, entry: typed("", "", "httpUrl")},
-	{Name: "goose", file: "~/.config/goose/config.yaml", text: goose},
+	{Name: "goose", file: "~/.config/goose/config.yaml", keys: []string{"extensions"}, text: goose},
 	{Name: "lm-studio", file: "~/.lmstudio/mcp.json", keys: servers, entry: typed("", "", "url"),
 		link: "lmstudio://add_mcp?name=" + Name + "&config="},
 	{Name: "opencode", file: "opencode.json", keys: []string{"mcp"}, entry: opencode},
@@ -113,12 +113,19 @@ func (h Host) Check(e Entry) error {
 	if e.URL != "" && h.entry != nil && h.entry(e) == nil {
 		return fmt.Errorf("%s starts its servers itself: leave out --http", h.Name)
 	}
+	words := slices.Concat(e.Args, []string{e.Command, e.URL}, slices.Sorted(maps.Keys(e.Env)),
+		slices.Sorted(maps.Values(e.Env)))
+	for _, w := range words {
+		if !utf8.ValidString(w) {
+			return fmt.Errorf("%q is not UTF-8, and the file of %s can have no other text", w, h.Name)
+		}
+	}
 	return nil
 }
 
 // Text is the whole entry, to be pasted.
 func (h Host) Text(e Entry) string {
-	if h.keys == nil {
+	if h.text != nil {
 		return h.text(e)
 	}
 	var all any = map[string]any{Name: h.entry(e)}
@@ -197,49 +204,69 @@ func opencode(e Entry) any {
 	}{"local", append([]string{e.Command}, e.Args...), e.Env, true}
 }
 
-// codex is TOML.
+// codex returns the entry in TOML.
 func codex(e Entry) string {
 	text := "[mcp_servers." + Name + "]\n"
 	if e.URL != "" {
-		text += "url = " + strconv.Quote(e.URL) + "\n"
+		text += "url = " + quote(e.URL) + "\n"
 		if e.Token {
 			text += "bearer_token_env_var = \"BTOOLS_TOKEN\"\n"
 		}
 		return text
 	}
-	text += fmt.Sprintf("command = %s\nargs = [%s]\n", strconv.Quote(e.Command), quoted(e.Args))
+	text += fmt.Sprintf("command = %s\nargs = [%s]\n", quote(e.Command), quoted(e.Args))
 	if len(e.Env) > 0 {
-		var pairs []string
-		for _, k := range slices.Sorted(maps.Keys(e.Env)) {
-			pairs = append(pairs, strconv.Quote(k)+" = "+strconv.Quote(e.Env[k]))
-		}
-		text += "env = { " + strings.Join(pairs, ", ") + " }\n"
+		text += "env = { " + pairs(e.Env, " = ") + " }\n"
 	}
 	return text
 }
 
-// goose is YAML, in which a JSON string is a string.
+// goose returns the entry in YAML.
 func goose(e Entry) string {
 	text := "extensions:\n  " + Name + ":\n    name: " + Name + "\n    enabled: true\n    timeout: 300\n"
 	if e.URL != "" {
-		text += "    type: streamable_http\n    uri: " + strconv.Quote(e.URL) + "\n"
+		text += "    type: streamable_http\n    uri: " + quote(e.URL) + "\n"
 		if e.Token {
 			text += "    headers: {\"Authorization\": \"Bearer " + token + "\"}\n"
 		}
 		return text
 	}
-	text += fmt.Sprintf("    type: stdio\n    cmd: %s\n    args: [%s]\n", strconv.Quote(e.Command), quoted(e.Args))
+	text += fmt.Sprintf("    type: stdio\n    cmd: %s\n    args: [%s]\n", quote(e.Command), quoted(e.Args))
 	if len(e.Env) > 0 {
-		b, _ := json.Marshal(e.Env)
-		text += "    envs: " + string(b) + "\n"
+		text += "    envs: {" + pairs(e.Env, ": ") + "}\n"
 	}
 	return text
+}
+
+// quote returns a string as JSON, TOML and YAML all write it.
+func quote(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteString(`\` + string(r))
+		case r <= 0xffff && !unicode.IsPrint(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return `"` + b.String() + `"`
 }
 
 func quoted(words []string) string {
 	var all []string
 	for _, w := range words {
-		all = append(all, strconv.Quote(w))
+		all = append(all, quote(w))
+	}
+	return strings.Join(all, ", ")
+}
+
+// pairs returns the names and values in the order of the names.
+func pairs(of map[string]string, between string) string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, quote(k)+between+quote(of[k]))
 	}
 	return strings.Join(all, ", ")
 }

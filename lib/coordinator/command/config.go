@@ -81,8 +81,8 @@ func writeEntry(c *cli.Context, host mcphosts.Host, e mcphosts.Entry) error {
 	if err != nil {
 		return err
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // a link stays one
+	if path, err = linked(path); err != nil {
+		return fmt.Errorf("cannot read the configuration of %s: %w", host.Name, err)
 	}
 	before, err := os.ReadFile(path)
 	exists := err == nil
@@ -91,8 +91,9 @@ func writeEntry(c *cli.Context, host mcphosts.Host, e mcphosts.Entry) error {
 	}
 	after, err := host.Merge(before, e)
 	if err != nil {
+		fmt.Fprint(c.Messages, host.Text(e))
 		return &exit.Error{Code: exit.Data, Err: fmt.Errorf("cannot merge the entry into %s: %w", path, err),
-			Hint: "without --write the entry is printed, to be pasted"}
+			Hint: "the file is as it was: paste the entry above into it yourself"}
 	}
 	if bytes.Equal(before, after) {
 		c.Log.Info(path + " has this entry")
@@ -110,6 +111,10 @@ func writeEntry(c *cli.Context, host mcphosts.Host, e mcphosts.Entry) error {
 		}
 	}
 	mode := os.FileMode(0o600)
+	if now, err := os.ReadFile(path); !bytes.Equal(now, before) || (err == nil) != exists {
+		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("nothing was written: %s has changed meanwhile", path),
+			Hint: "try again"}
+	}
 	if exists {
 		backup, err := keepCopy(path, before)
 		if err != nil {
@@ -146,6 +151,18 @@ func keepCopy(path string, b []byte) (string, error) {
 		_, err = f.Write(b)
 		return name, errors.Join(err, f.Close())
 	}
+}
+
+// linked returns the file that a symbolic link leads to, so that the link stays one, or
+// the path itself. A link to nothing is an error.
+func linked(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(path); err != nil {
+			return path, nil
+		}
+	}
+	return real, err
 }
 
 // replaceFile replaces a file as a whole: a reader sees the old one or the new.

@@ -2,6 +2,7 @@ package command
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"btools/lib/agent/toolline"
 	"btools/lib/cli"
+	"btools/lib/exit"
 	"btools/lib/tools"
 )
 
@@ -31,15 +33,32 @@ func Skill(c *cli.Context) error {
 		return nil
 	}
 	path := filepath.Join(dir, skillName, "SKILL.md")
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = replaceFile(path, []byte(text), 0o644)
-	}
-	if err != nil {
+	if err := installSkill(path, text); err != nil {
 		return fmt.Errorf("cannot install the skill: %w", err)
 	}
 	if _, err := fmt.Fprintln(c.Stdout, path); err != nil {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
 	return nil
+}
+
+// installSkill writes the skill to a file, which must be an earlier version of it or missing.
+func installSkill(path, text string) error {
+	path, err := linked(path)
+	if err != nil {
+		return err
+	}
+	head, _, _ := strings.Cut(text, "description:") // the format's own line, and the name
+	before, err := os.ReadFile(path)
+	if err == nil && !strings.HasPrefix(string(before), head) {
+		return &exit.Error{Code: exit.Data, Err: fmt.Errorf("%s is another skill, and stays as it is", path),
+			Hint: "give --install another directory"}
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return replaceFile(path, []byte(text), 0o644)
 }
