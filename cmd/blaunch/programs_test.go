@@ -319,9 +319,14 @@ func TestPortTakenAndProfileInUse(t *testing.T) {
 		t.Errorf("whoever wants the profile of another program is advised %s", r.Err)
 	}
 	w.Run("blaunch", "stop", theirs.Instance.ID).Wants(t, 0, "")
-	// A container that is gone has left Chrome's lock behind.
-	os.Symlink("elsewhere-1", w.Dir+"/p/SingletonLock")
-	cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p"))
+	// A container that is gone has left Chrome's lock behind, also one with this
+	// host's name, where the number is now a program's that is not a browser.
+	host, _ := os.Hostname()
+	for _, lock := range []string{"elsewhere-1", fmt.Sprintf("%s-%d", host, os.Getpid())} {
+		os.Symlink(lock, w.Dir+"/p/SingletonLock")
+		x = cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p"))
+		w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
+	}
 	if _, err := os.Stat(w.Dir + "/p/Default"); err != nil {
 		t.Errorf("the profile is not kept: %v", err)
 	}

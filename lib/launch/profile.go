@@ -135,9 +135,9 @@ func profileInUse(dir string, h holder) error {
 }
 
 // freeSingleton removes Chrome's own lock, a dangling link to "HOST-PID", if
-// its holder is provably gone: a dead process of this host, or another host's
-// while we hold our lock, which a container that has ended leaves behind and
-// Chrome itself would never remove. A living one's is an error.
+// its holder is gone: a process of this host that has ended or is not a browser with
+// this profile, or another host's while we hold our lock, which a container that has ended
+// leaves behind and Chrome itself would never remove. It returns an error if the holder lives.
 func freeSingleton(dir, host string) error {
 	link := filepath.Join(dir, "SingletonLock")
 	to, err := os.Readlink(link)
@@ -153,10 +153,8 @@ func freeSingleton(dir, host string) error {
 		return nil
 	}
 	if to[:i] == host {
-		if _, err := proc.Of(pid); err == nil && singletonAnswers(dir) {
-			return profileInUse(dir, holder{PID: pid, Host: host})
-		}
-		if id, err := proc.Of(pid); err == nil && !startedAfter(id, link) {
+		id, err := proc.Of(pid)
+		if err == nil && (singletonAnswers(dir) || !startedAfter(id, link) && hasProfile(pid, dir)) {
 			return profileInUse(dir, holder{PID: pid, Host: host})
 		}
 	}
@@ -176,6 +174,31 @@ func singletonAnswers(dir string) bool {
 	}
 	c.Close()
 	return true
+}
+
+// hasProfile reports whether a process was started with the profile, or may have been where
+// its command line cannot be read. Containers that have the same host name use the
+// same low numbers, and so does the same machine after a restart.
+func hasProfile(pid int, dir string) bool {
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	line, err := os.ReadFile(proc + "cmdline")
+	if err != nil {
+		return true
+	}
+	own, err := os.Stat(dir)
+	if err != nil {
+		return true
+	}
+	for arg := range strings.SplitSeq(string(line), "\x00") {
+		if path, ok := strings.CutPrefix(arg, "--user-data-dir="); ok {
+			if !filepath.IsAbs(path) {
+				path = proc + "cwd/" + path
+			}
+			its, err := os.Stat(path)
+			return err == nil && os.SameFile(own, its)
+		}
+	}
+	return false
 }
 
 // startedAfter reports whether the process began after the link was made, so
