@@ -4,6 +4,7 @@ package options
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -48,6 +49,8 @@ func (o Options) Check() string {
 			strconv.Quote(o.Browser)
 		if near := spell.Nearest(o.Browser, record.Types); near != "" {
 			wrong += ": did you mean " + near + "?"
+		} else if path, err := exec.LookPath(o.Browser); err == nil {
+			wrong += ": did you mean " + path + "?"
 		}
 		return wrong
 	case o.WindowSize != "" && !validSize(o.WindowSize):
