@@ -86,6 +86,9 @@ func (s *Spec) chromeCommand(profile string, smallShm bool) []string {
 	if !s.handsOver() {
 		args = append(args, "--remote-debugging-port="+strconv.Itoa(s.Port))
 	}
+	if strings.TrimSpace(profile) != profile {
+		profile += "/" // Chrome trims its arguments, and would use another directory
+	}
 	args = append(args, "--user-data-dir="+profile)
 	if s.Headless {
 		args = append(args, "--headless=new")
