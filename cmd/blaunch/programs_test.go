@@ -21,6 +21,15 @@ func TestPipelineOnRealBrowsers(t *testing.T) {
 	for _, typ := range []string{"chromium", "chrome-headless-shell", "firefox"} {
 		t.Run(typ, func(t *testing.T) {
 			w := cmdtest.New(t)
+			if home := w.Dir + "/home"; typ == "firefox" { // Chromium makes ~/.cache/dconf, whatever the profile is
+				os.Mkdir(home, 0o700)
+				w.Env = append(w.Env, "HOME="+home)
+				defer func() {
+					if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+						t.Errorf("it has left %v in the home directory, %v", left, err)
+					}
+				}()
+			}
 			x := cmdtest.Parse(t, w.Run("sh", "-c", "bport | bfind --type "+typ+" | blaunch --timeout 60s"))
 			if x.Browser.Type != typ || x.Browser.Version == "" || x.Instance.Port != x.Port ||
 				x.Instance.Host != "127.0.0.1" {
@@ -307,7 +316,12 @@ func TestRecordPassesThrough(t *testing.T) {
 func TestPortTakenAndProfileInUse(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	x := cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p"))
+	x := cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p "))
+	if _, err := os.Stat(w.Dir + "/p"); err == nil {
+		t.Error("its profile has another name: Chrome trims its arguments")
+	}
+	w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
+	x = cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p"))
 	w.Run("blaunch", "--port", fmt.Sprint(x.Instance.Port)).Wants(t, 75,
 		fmt.Sprintf("port %d is taken", x.Instance.Port))
 	w.Run("blaunch", "--profile", w.Dir+"/p").Wants(t, 75, "blaunch stop "+x.Instance.ID)

@@ -198,7 +198,13 @@ func (s *Supervisor) start(profile, temp string) error {
 		args, s.joining.byPipe = s.Spec.withExtension(args, s.joining.dir)
 	}
 	path := s.Spec.Browser.Path
-	env := append(os.Environ(), s.Spec.Env...)
+	env := os.Environ()
+	if s.Spec.firefox() && s.Spec.Headless && s.Spec.Profile == "" {
+		// It writes to ~/.cache, ~/.config and ~/Downloads, whatever the profile is, and
+		// does not start where it can't.
+		env = append(env, "HOME="+s.dirs[0])
+	}
+	env = append(env, s.Spec.Env...)
 	env = append(env, "TMPDIR="+temp, state.Mark+"="+s.entry.ID)
 	if s.Spec.firefox() {
 		env = append(env, "MOZ_CRASHREPORTER_DISABLE=1", "MOZ_REMOTE_SETTINGS_DEVTOOLS=1")
