@@ -24,9 +24,9 @@ build: ## build the programs into bin/
 windows: build ## build blaunch.exe, by which WSL_WINDOWS launches browsers of Windows
 	GOOS=windows $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/blaunch
 
-demo: build ## find a browser, launch it, ask it for its version, stop it
+demo: build ## show the main job: two logins on one browser, a click, a picture, nothing left
 	@scripts/install-deps demo
-	@scripts/demo
+	@$(GO) run -trimpath -tags $(TAGS) ./scripts/demo
 
 deps: ## install what the tests need: browsers, Node.js, npm packages
 	@scripts/install-deps test

@@ -90,11 +90,17 @@ var shownCommands = []struct{ how, line string }{
 	{stop, ""},
 	{run, "PW_MCP_PROXY__A_INSTANCES=3 PW_MCP_PROXY_LEASE_TTL=5m bmcp"}, // its input has ended
 
-	{parsed, "apt install ./btools_VERSION_amd64.deb"}, // make packages-test
-	{parsed, "go install MODULE/cmd/...@latest"},
+	{parsed, "apt install ./btools_VERSION_amd64.deb chromium"}, // make packages-test
+	{parsed, "git clone https://github.com/OWNER/btools && cd btools"},
+	{parsed, "make demo"}, // .ci/run
+	{parsed, "make test"},
+	{parsed, "go install github.com/OWNER/btools/cmd/...@latest"},
 	{parsed, "make install"},
-	{parsed, "- run: sudo apt-get install -y chromium ./btools_VERSION_amd64.deb"},
-	{parsed, "- run: blaunch -- npx playwright test"}, // TestRecipes
+	{parsed, "- uses: OWNER/btools/.github/actions/setup@v0"},
+	{parsed, "with: { version: 0.1.0 }"},
+	{parsed, "- run: npm start &"},
+	// TestRecipes, TestEvidence
+	{parsed, "- run: blaunch --wait-for http://localhost:3000 --evidence out -- npx playwright test"},
 	{parsed, "claude mcp add browser -- bmcp"},
 	{parsed, "bmcp call navigate https://example.com"}, // TestCall
 	{parsed, "bmcp call --url https://host.example/mcp --token-file token navigate https://example.com"},
@@ -108,8 +114,7 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "bproxy downloads agent-7 --wait --save reports"}, // TestSessionDownloads
 	{parsed, "bproxy -- npx @playwright/mcp --cdp-endpoint {cdp_endpoint}"},
 	{parsed, "bmcp --mcp @playwright/mcp --mcp chrome-devtools-mcp"},
-	{parsed, "bproxy cast agent-7 film.webm"},                                              // TestVideo
-	{parsed, "- run: blaunch --wait-for http://localhost:3000 --evidence out -- npm test"}, // TestEvidence
+	{parsed, "bproxy cast agent-7 film.webm"}, // TestVideo
 	{parsed, `port=$(bport -f port) && python3 -m http.server "$port"`},
 	{parsed, "bport --wait http://localhost:3000 --wait-timeout 2m && npm test"}, // TestWaitFor
 }
@@ -145,7 +150,7 @@ func documented(t *testing.T) (lines []string, shown map[string]string) {
 			shown[last] = code
 		default:
 			last = ""
-			lines = append(lines, note.ReplaceAllString(command, ""))
+			lines = append(lines, strings.TrimSpace(note.ReplaceAllString(command, "")))
 			if prompt {
 				last = lines[len(lines)-1]
 			}
