@@ -67,6 +67,8 @@ const (
 	// reconnect is the least time between two streams of the server's own messages,
 	// maxReconnect the longest.
 	reconnect, maxReconnect = time.Second, 30 * time.Second
+	// leastRetry is the least time between two streams of one answer, whatever the server asks for.
+	leastRetry = 100 * time.Millisecond
 )
 
 // connect is a Starter, of children at a URL. It connects when there is something to send.
@@ -375,7 +377,7 @@ func (r *remote) stream(ctx context.Context, body io.ReadCloser, id json.RawMess
 			r.fail(&RemoteError{Text: fmt.Sprintf("%s has ended the stream of an answer before it", r.shown)})
 			return
 		}
-		if !r.pause(ctx, max(e.retry, 0)) {
+		if !r.pause(ctx, max(e.retry, leastRetry)) {
 			return
 		}
 		res, err := r.get(ctx, e.last)

@@ -276,6 +276,8 @@ func TestRemoteRefusesOne(t *testing.T) {
 func TestRemoteResumes(t *testing.T) {
 	s := newSite(t)
 	var resumed string
+	ended := 0
+	began := time.Now()
 	s.set(func(w http.ResponseWriter, r *http.Request) bool {
 		body, _ := io.ReadAll(r.Body)
 		m, _ := jsonrpc.Parse(body)
@@ -283,6 +285,10 @@ func TestRemoteResumes(t *testing.T) {
 		case r.Method == "GET" && r.Header.Get("Last-Event-ID") != "":
 			resumed = r.Header.Get("Last-Event-ID")
 			w.Header().Set("Content-Type", "text/event-stream")
+			if ended++; ended < 3 { // more of them must not keep both sides busy
+				fmt.Fprint(w, "id: e1\nretry: 0\ndata:\n\n")
+				break
+			}
 			fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{\"n\": 9007199254740993}}\n\n")
 		case m != nil && m.Method == "initialize":
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -296,6 +302,9 @@ func TestRemoteResumes(t *testing.T) {
 	g := visit(t, spec, err)
 	if got, err := g.initialize(); err != nil || got != `{"n":9007199254740993}` || resumed != "e1" {
 		t.Errorf("%s, %v, after %q", got, err, resumed)
+	}
+	if took := time.Since(began); took < 3*leastRetry {
+		t.Errorf("it was resumed three times in %v", took)
 	}
 }
 
