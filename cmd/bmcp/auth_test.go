@@ -103,7 +103,8 @@ func newIssuer(t *testing.T) *issuer {
 		s.issued++
 		token, refresh := fmt.Sprintf("s3cret-token-%d", s.issued), fmt.Sprintf("s3cret-refresh-%d", s.issued)
 		s.valid[token], s.refresh[refresh] = true, true
-		fmt.Fprintf(w, `{"access_token":%q,"refresh_token":%q,"token_type":"Bearer","expires_in":5}`, token, refresh)
+		fmt.Fprintf(w, `{"access_token":%q,"refresh_token":%q,"token_type":"Bearer","expires_in":"5.5"}`,
+			token, refresh)
 	})
 	s.URL = cmdtest.Serve(t, mux.ServeHTTP)
 	return s

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -269,6 +270,9 @@ func register(ctx context.Context, srv server, back string) (id string, err erro
 	if err := do(req, &answer); err != nil {
 		return "", fmt.Errorf("cannot register: %w", err)
 	}
+	if answer.ID == "" {
+		return "", errors.New("cannot register: the authorization server answers without a client_id")
+	}
 	return answer.ID, nil
 }
 
@@ -282,9 +286,9 @@ func (g *grant) ask(ctx context.Context, form url.Values) error {
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	var answer struct {
-		Access  string `json:"access_token"`
-		Refresh string `json:"refresh_token"`
-		Expires int64  `json:"expires_in"`
+		Access  string  `json:"access_token"`
+		Refresh string  `json:"refresh_token"`
+		Expires seconds `json:"expires_in"`
 	}
 	if err := do(req, &answer); err != nil {
 		return fmt.Errorf("cannot get a token: %w", err)
@@ -295,7 +299,20 @@ func (g *grant) ask(ctx context.Context, form url.Values) error {
 	g.AccessToken, g.RefreshToken = answer.Access, cmp.Or(answer.Refresh, g.RefreshToken)
 	g.ExpiresAt = time.Time{}
 	if answer.Expires > 0 {
-		g.ExpiresAt = time.Now().Add(time.Duration(answer.Expires) * time.Second)
+		g.ExpiresAt = time.Now().Add(time.Duration(answer.Expires))
+	}
+	return nil
+}
+
+// seconds is the life of a token: 0 if the server says none that can be read. Some
+// servers write the number as a string or with a fraction.
+type seconds time.Duration
+
+// UnmarshalJSON never fails: a token whose life is unknown is used until it is refused.
+func (s *seconds) UnmarshalJSON(b []byte) error {
+	const year = 365 * 24 * 3600
+	if n, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64); err == nil && n > 0 {
+		*s = seconds(min(n, year) * float64(time.Second))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A server that says something about its logins by which a token could go to another one
@@ -62,5 +63,17 @@ func TestDiscoverRefuses(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"3600": time.Hour, `"3600"`: time.Hour, "0.5": time.Second / 2, "9e18": 365 * 24 * time.Hour,
+		"0": 0, "-5": 0, `"soon"`: 0, "null": 0, "[]": 0,
+	} {
+		var got seconds
+		if err := json.Unmarshal([]byte(text), &got); err != nil || time.Duration(got) != want {
+			t.Errorf("%s is %v, %v; want %v", text, time.Duration(got), err, want)
+		}
 	}
 }
