@@ -144,14 +144,15 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 		"firefox --no-headless": " --browser=firefox --isolated", "webkit": " --browser=webkit --headless --isolated"} {
 		m := w.StartMCP(nil, slices.Concat([]string{"--mcp", "a=" + child, "--browser"}, strings.Fields(args))...)
 		kind, _, _ := strings.Cut(args, " ")
-		if r := m.Greet("{}"); !strings.Contains(r.Line, "npx playwright install "+kind) {
-			t.Errorf("got %s, want %q", r.Line, "npx playwright install "+kind)
+		install := "npx @playwright/mcp@0.0.83 install-browser " + kind // of the revision that it drives
+		if r := m.Greet("{}"); !strings.Contains(r.Line, install) {
+			t.Errorf("got %s, want %q", r.Line, install)
 		}
 		if got := m.Tool("env", "{}").Text(t); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if st := m.Tool("coordinator_status", "{}").Text(t); !strings.Contains(st, "npx playwright install "+kind) {
-			t.Errorf("got %s, want %q", st, "npx playwright install "+kind)
+		if st := m.Tool("coordinator_status", "{}").Text(t); !strings.Contains(st, install) {
+			t.Errorf("got %s, want %q", st, install)
 		}
 		if e := m.Errs.String(); !strings.Contains(e, "bmcp: Playwright drives only a "+kind+" of its own") {
 			t.Errorf("got %s, want %q", e, "bmcp: Playwright drives only a "+kind+" of its own")

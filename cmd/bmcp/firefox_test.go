@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"btools/lib/cmdtest"
+	"btools/lib/mcp/child"
 )
 
 // formSite serves pages with a form and a frame.
@@ -58,6 +59,12 @@ func TestMCPMixedPool(t *testing.T) {
 		"PW_MCP_PROXY__SAFARI_BROWSER=webkit", "BROWSER_TIMEOUT_MINUTES=1")
 	m := w.Attach(c)
 	m.Greet(`{}`)
+	// That no child can drive a pool is known before one has tried.
+	if got := m.Tool("browser_pool_status", `{"pool_name":"SAFARI"}`).Text(t); !strings.Contains(got,
+		`"status":"failed"`) || !strings.Contains(got, `"healthy_instances":0,"failed_instances":1`) ||
+		!strings.Contains(got, "not webkit: --mcp "+child.Playwright) {
+		t.Errorf("a pool that no child can drive: %s", got)
+	}
 	did := func(want, tool, args string, a ...any) string {
 		t.Helper()
 		r := m.Did(tool, `{"browser_instance":"firefox_debug"`+args+`}`, a...).Text()
@@ -94,11 +101,8 @@ func TestMCPMixedPool(t *testing.T) {
 	m.Refused("not opened in Firefox", "browser_navigate",
 		`{"browser_instance":"firefox_debug","url":"file:///etc/passwd"}`)
 	m.Refused("did you mean browser_pool?", "browser_snapshot", `{"browser_poool":"SAFARI"}`)
-	m.Refused("which npx playwright install webkit installs", "browser_snapshot", `{"browser_pool":"SAFARI"}`)
-	if got := m.Tool("browser_pool_status", `{"pool_name":"SAFARI"}`).Text(t); !strings.Contains(got,
-		`"status":"failed"`) || !strings.Contains(got, `"healthy_instances":0,"failed_instances":1`) {
-		t.Errorf("a pool that no child can drive: %s", got)
-	}
+	const install = "which npx " + child.Playwright + " install-browser webkit installs"
+	m.Refused(install, "browser_snapshot", `{"browser_pool":"SAFARI"}`)
 	m.End()
 	if !strings.Contains(m.Errs.String(), "IDLE stops their browsers") {
 		t.Errorf("it says %s", m.Errs.String())

@@ -42,10 +42,15 @@ func (s *Server) serveBuiltin(b source.Browser, to mcp.Audience) child.Starter {
 	}
 }
 
+// undriven returns why the built-in server cannot have a browser.
+func undriven(kind string) error {
+	return fmt.Errorf("its tools drive browsers based on Chromium, and Firefox, not %s: --mcp %s drives the one of "+
+		"Playwright, which %s installs", kind, child.Playwright, child.InstallBrowser(kind))
+}
+
 func (s *Server) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, error) {
 	if b.WSURL == "" && b.BiDi == "" {
-		return nil, fmt.Errorf("its tools drive browsers based on Chromium, and Firefox, not %s: --mcp %s drives the "+
-			"one of Playwright, which npx playwright install %[1]s installs", b.Type, child.Playwright)
+		return nil, undriven(b.Type)
 	}
 	in, toIt := io.Pipe()
 	fromIt, out := io.Pipe()

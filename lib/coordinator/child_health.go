@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/mcp/child"
 	"btools/lib/record"
 )
 
@@ -32,12 +33,10 @@ func (s *Server) withChildren(status json.RawMessage) json.RawMessage {
 		var instances []json.RawMessage
 		before := failed
 		for i := range jsonrpc.Elements(jsonrpc.Get(p, "instances")) {
-			if sup := s.supervisorOf(jsonrpc.GetString(p, "name"), i); sup != nil {
-				was := jsonrpc.GetString(i, "status")
-				i = sup.describe(i)
-				if was == healthy && jsonrpc.GetString(i, "status") == failedState {
-					failed++
-				}
+			was := jsonrpc.GetString(i, "status")
+			if i = s.withChild(jsonrpc.GetString(p, "name"), i); was == healthy &&
+				jsonrpc.GetString(i, "status") == failedState {
+				failed++
 			}
 			instances = append(instances, i)
 		}
@@ -55,6 +54,20 @@ func add(object json.RawMessage, name string, n int) json.RawMessage {
 		return object
 	}
 	return jsonrpc.Set(object, name, strconv.AppendInt(nil, int64(old+n), 10))
+}
+
+// withChild adds to the status of an instance that of the child that launches its
+// browser, if one does or none can.
+func (s *Server) withChild(pool string, instance json.RawMessage) json.RawMessage {
+	builtin := func(c child.Spec) bool { return c.Builtin && c.Drives() }
+	sup := s.supervisorOf(pool, instance)
+	switch kind := jsonrpc.GetString(instance, "browser"); {
+	case sup != nil:
+		return sup.describe(instance)
+	case kind == record.WebKit && slices.ContainsFunc(s.Children, builtin):
+		return unusable(instance, undriven(kind))
+	}
+	return instance
 }
 
 // supervisorOf returns the supervisor of the child that launches an instance's
@@ -89,12 +102,11 @@ func (sup *supervisor) describe(instance json.RawMessage) json.RawMessage {
 		err = p.Gone()
 	}
 	switch {
+	case err != nil && p == nil: // it can't be started: no call can use the instance
+		return unusable(instance, err)
 	case err != nil:
 		text := err.Error()
 		h.Error = &text
-		if p == nil { // it can't be started: no call can use the instance
-			instance = jsonrpc.Set(instance, "status", jsonrpc.Quote(failedState))
-		}
 	case p != nil:
 		instance = jsonrpc.Set(instance, "process_id", strconv.AppendInt(nil, int64(p.PID()), 10))
 		h.Responsive = true
@@ -104,6 +116,16 @@ func (sup *supervisor) describe(instance json.RawMessage) json.RawMessage {
 	default:
 		return instance // it is being started
 	}
+	return withHealth(instance, h)
+}
+
+// unusable returns the status of an instance that no call can use.
+func unusable(instance json.RawMessage, why error) json.RawMessage {
+	text := why.Error()
+	return withHealth(jsonrpc.Set(instance, "status", jsonrpc.Quote(failedState)), health{Error: &text})
+}
+
+func withHealth(instance json.RawMessage, h health) json.RawMessage {
 	b, _ := json.Marshal(h) // it never fails
 	return jsonrpc.Set(instance, "health_check", b)
 }

@@ -146,7 +146,7 @@ func newFixtureWith(t *testing.T, limits Limits, b behaviour) *fixture {
 
 func newFixtureOf(t *testing.T, o Options, kids ...kid) *fixture {
 	f := &fixture{t: t}
-	o.Source, o.Release = source.ChildLaunched("firefox", true), "0"
+	o.Source, o.Release = source.ChildLaunched("firefox", true, ""), "0"
 	o.Log, o.Stderr = slog.New(slog.DiscardHandler), io.Discard
 	o.Detect = func(context.Context) ([]json.RawMessage, error) { return nil, nil }
 	behaviours := map[string]behaviour{}

@@ -20,7 +20,7 @@ import (
 
 // withChildren is a coordinator with children that are never started.
 func withChildren(t testing.TB, names ...string) *Server {
-	o := Options{Source: source.ChildLaunched("firefox", true), Release: "0", Log: slog.New(slog.DiscardHandler),
+	o := Options{Source: source.ChildLaunched("firefox", true, ""), Release: "0", Log: slog.New(slog.DiscardHandler),
 		Stderr: io.Discard,
 		Detect: func(context.Context) ([]json.RawMessage, error) { return nil, nil }}
 	for _, name := range names {

@@ -48,7 +48,7 @@ const (
 		`programs can drive by DevTools.`
 	leftInstructions = `The browser tools launch their %[1]s by themselves. Playwright drives only a %[1]s of ` +
 		`its own, not one that coordinator_list_browsers shows: ` +
-		`if it is not installed, a person has to run "npx playwright install %[1]s".`
+		`if it is not installed, a person has to run "%[2]s".`
 )
 
 // instructionsOf are what agents have to know of the browsers of a kind,
@@ -75,7 +75,7 @@ func (s *Server) instructions() string {
 	case !drives:
 		text = bareInstructionsOf[kind]
 	case kind == source.ByChild:
-		text = fmt.Sprintf(leftInstructions, s.Source.Type())
+		text = fmt.Sprintf(leftInstructions, s.Source.Type(), child.InstallBrowser(s.Source.Type()))
 	}
 	if names, why := s.catalog.Missing(); len(names) > 0 {
 		text += " The tools of " + strings.Join(names, ", ") + " are missing: " + why + "."

@@ -248,33 +248,28 @@ func watch(ctx context.Context, group *sync.WaitGroup, pid int) <-chan struct{} 
 }
 
 // ChildLaunched leaves the launch of the browser to the children, as DevTools
-// cannot reach it.
-func ChildLaunched(browser string, headless bool) Source {
-	return byChild{browser: Browser{Type: browser, Headless: headless}}
-}
-
-// ChildLaunchedNote says what a person must know of a browser that children
-// launch.
-func ChildLaunchedNote(browser string) string {
-	return fmt.Sprintf("Playwright drives only a %[1]s of its own, not one that bfind lists; "+
-		"\"npx playwright install %[1]s\" installs it", browser)
+// cannot reach it. A person must know the note.
+func ChildLaunched(browser string, headless bool, note string) Source {
+	return byChild{browser: Browser{Type: browser, Headless: headless}, note: note}
 }
 
 type byChild struct {
 	plain
 	browser Browser
+	note    string
 }
 
 func (n byChild) Kind() Kind   { return ByChild }
 func (n byChild) Type() string { return n.browser.Type }
 func (n byChild) Of(_ context.Context, o Owner, _ bool) Browsers {
-	return &ownByChild{use{book: &book{}, owner: o}, n.browser}
+	return &ownByChild{use{book: &book{}, owner: o}, n.browser, n.note}
 }
 
 // ownByChild is the browser that an owner's children launch.
 type ownByChild struct {
 	use
 	browser Browser
+	note    string
 }
 
 func (n *ownByChild) Target(context.Context) (Browser, error) { return n.browser, nil }
@@ -287,7 +282,7 @@ func (n *ownByChild) Take(context.Context, BrowserRef) (*Lease, error) {
 	return n.TryTake(BrowserRef{}), nil
 }
 func (n *ownByChild) Status(context.Context, string) (Status, error) {
-	return Status{Notes: []string{ChildLaunchedNote(n.browser.Type)}}, nil
+	return Status{Notes: []string{n.note}}, nil
 }
 
 // BrowserRef is the browser that a call asks for.

@@ -628,8 +628,9 @@ const maxIdleMinutes = 365 * 24 * 60
 
 // left leaves the browser to the children, and tells which one they need.
 func left(c *cli.Context, browser string, headless bool) source.Source {
-	c.Log.Info(source.ChildLaunchedNote(browser))
-	return source.ChildLaunched(browser, headless)
+	note := child.PlaywrightNote(browser)
+	c.Log.Info(note)
+	return source.ChildLaunched(browser, headless, note)
 }
 
 // without refuses the options of a browser that would have no effect.

@@ -27,6 +27,16 @@ const Builtin = "builtin"
 // configured, at the version that it is tested with.
 const Playwright = "@playwright/mcp@0.0.83"
 
+// InstallBrowser returns the command that installs a browser of Playwright in the
+// revision that this child drives, which differs with each version.
+func InstallBrowser(kind string) string { return "npx " + Playwright + " install-browser " + kind }
+
+// PlaywrightNote returns what a person must know of a browser that such a child launches.
+func PlaywrightNote(kind string) string {
+	return fmt.Sprintf("Playwright drives only a %s of its own, not one that bfind lists; %q installs it", kind,
+		InstallBrowser(kind))
+}
+
 // Prefix says which tools of a child have its name in front.
 type Prefix string
 
