@@ -258,7 +258,11 @@ func (e *Evidence) End(failed bool) {
 	all.Wait()
 	switch {
 	case keep && len(e.recordings)+len(e.finished) > 0:
-		e.Log.Info("evidence is in " + e.Dir)
+		if files, err := os.ReadDir(e.Dir); err == nil && len(files) > 0 {
+			e.Log.Info("evidence is in " + e.Dir)
+		} else {
+			e.Log.Info("there is no evidence: no page was opened")
+		}
 	case !keep:
 		for _, path := range e.finished {
 			os.RemoveAll(path)

@@ -317,13 +317,18 @@ func (r *Recorder) record(p *page, name string) {
 	}
 }
 
-// Keep ends the recording and finishes its files. It returns what could not be recorded.
+// Keep ends the recording and finishes its files. It returns what could not be recorded. The
+// recording of a browser that nobody has used is deleted.
 func (r *Recorder) Keep(by har.Creator) (missing []string) {
 	r.end()
 	if err := cmp.Or(r.torn, r.console.Close()); err != nil {
 		r.miss("all of %s: %v", Console, err)
 	}
 	if err := r.convert(by); errors.Is(err, har.ErrNoNetwork) {
+		if r.isEmpty() {
+			r.Drop()
+			return nil
+		}
 		r.miss("requests: there were none")
 	} else if err != nil {
 		r.miss("%s: %v; bproxy har converts %s", Archive, err, Trace)
@@ -335,6 +340,16 @@ func (r *Recorder) Keep(by har.Creator) (missing []string) {
 		}
 	}
 	return r.missing
+}
+
+// isEmpty reports whether nothing has been recorded, and nothing is missing.
+func (r *Recorder) isEmpty() bool {
+	files, err := os.ReadDir(r.dir)
+	if err != nil || len(files) != 1 || len(r.missing) > 0 {
+		return false
+	}
+	console, err := files[0].Info()
+	return err == nil && console.Size() == 0
 }
 
 // Drop deletes the recording. The caller exits then, which ends it.
