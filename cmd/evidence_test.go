@@ -152,7 +152,7 @@ func wantsEvidence(t *testing.T, dir, site string) {
 			t.Errorf("the console has no %q:\n%s", want, console)
 		}
 	}
-	film := "1-Shop-cart-1.mjpeg"
+	film := "1-Shop-cart-1.html"
 	if _, err := exec.LookPath("ffmpeg"); err == nil {
 		film = "1-Shop-cart-1.webm"
 	}
@@ -294,7 +294,7 @@ func TestEvidenceOfPages(t *testing.T) {
 		return begun >= pages && len(films) == strings.Count(d.client.Ask("Target.getTargets", `{}`), `"type":"page"`)
 	})
 	d.end(1)
-	for _, kind := range []string{"same.jpg", "same.*m*"} { // .webm, or .mjpeg without ffmpeg
+	for _, kind := range []string{"same.jpg", "same.*m*"} { // .webm, or .html without ffmpeg
 		files, _ := filepath.Glob(w.Dir + "/e/sh/*-" + kind)
 		if len(files) != pages {
 			t.Errorf("%d pages have the files %v: %s", pages, files, d.said)
@@ -350,7 +350,7 @@ func TestEvidenceFaults(t *testing.T) {
 		d := drive(t, w, "blaunch", w.Dir+"/e")
 		d.open(site, "Shop: cart/1")
 		cmdtest.Until(t, "a page is filmed", func() bool {
-			films, _ := filepath.Glob(w.Dir + "/e/sh/*.mjpeg")
+			films, _ := filepath.Glob(w.Dir + "/e/sh/*.html")
 			encoded, _ := filepath.Glob(w.Dir + "/e/sh/*.webm")
 			return len(encoded) > 0 || slices.ContainsFunc(films, func(film string) bool {
 				info, err := os.Stat(film)

@@ -241,7 +241,7 @@ func main() {
 			{Name: "cast", Group: ofSessions,
 				Usage:     "record a page until it is closed or the command is interrupted",
 				ArgsUsage: "[SESSION] FILE|DIR", Do: command.Cast,
-				Examples: []string{"bproxy cast agent-7 film.mjpeg          # Motion JPEG",
+				Examples: []string{"bproxy cast agent-7 film.html           # a page that plays it",
 					"bproxy cast agent-7 film.webm --wait    # or .mp4: needs ffmpeg",
 					"bproxy cast agent-7 frames              # a directory of images"},
 				Values: map[string]cli.Values{"--page": command.Pages}, Flags: []ucli.Flag{

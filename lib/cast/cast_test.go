@@ -3,14 +3,17 @@ package cast_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"image/jpeg"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"btools/lib/cast"
+	"btools/lib/cdp"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/chrometest"
 	"btools/lib/wait"
@@ -84,6 +87,11 @@ func TestRecordingEndsWithTheLatest(t *testing.T) {
 		}
 	}
 	await("a frame", to.first)
+	player, err := cdp.Dial(ctx, address, func(cdp.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer player.Close()
 	page, err := websocket.Dial(ctx, address)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +120,45 @@ func TestRecordingEndsWithTheLatest(t *testing.T) {
 		t.Error(err)
 	}
 	// One that is ended before it has begun shows the page all the same.
-	if n, err := cast.Record(ctx, address, "", 2, 0, to); n != 1 || err != nil {
+	film := t.TempDir() + "/film.html"
+	file, err := cast.Create(film, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := cast.Record(ctx, address, "", 2, 0, file); n != 1 || err != nil {
 		t.Errorf("after its end: %d images, %v", n, err)
+	}
+	if err := file.Close(); err != nil {
+		t.Error(err)
+	}
+	whole, err := os.ReadFile(film)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The recording may have been killed in the middle of the next image.
+	if err := os.WriteFile(film, append(whole, "<script>frame(500, '/9j/4AA"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	color := ""
+	for ctx := t.Context(); color != "0,255,0 1 0"; {
+		call := func(method string, params any) (result json.RawMessage) {
+			t.Helper()
+			if err := player.Call(ctx, "", method, params, &result); err != nil {
+				t.Fatal(err)
+			}
+			return result
+		}
+		if color == "" {
+			call("Page.navigate", map[string]any{"url": "file://" + film})
+		}
+		color = jsonrpc.GetString(call("Runtime.evaluate", map[string]any{"expression": `(() => {
+			const image = document.querySelector("img"), canvas = document.createElement("canvas")
+			if (!image?.naturalWidth) return "none"
+			const context = canvas.getContext("2d")
+			context.drawImage(image, 0, 0)
+			const near = (n) => n > 200 ? 255 : n < 50 ? 0 : n
+			return [...context.getImageData(9, 9, 1, 1).data].slice(0, 3).map(near) + " " + frames.length + " " +
+				document.querySelector("input").max
+		})()`}), "result", "value")
 	}
 }

@@ -1,6 +1,8 @@
 package cast
 
 import (
+	_ "embed"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,13 +16,15 @@ type Output interface {
 	Close() error
 }
 
-// Create creates a recording of the kind that the name says: a file of Motion JPEG
-// (.mjpeg, .mjpg), a video that ffmpeg encodes (.webm, .mp4), of so many frames a second,
-// or else a directory.
+// Create creates a recording of the kind that the name says: a page that plays it in any
+// browser (.html), a file of Motion JPEG (.mjpeg, .mjpg), a video that ffmpeg encodes (.webm,
+// .mp4), of so many frames a second, or else a directory.
 func Create(path string, fps int) (Output, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
+	case ".html":
+		return createFile(path, htmlEncoder())
 	case ".mjpeg", ".mjpg":
-		return createFile(path)
+		return createFile(path, mjpegOf)
 	case ".webm", ".mp4":
 		return createVideo(path, fps)
 	}
@@ -31,27 +35,51 @@ func Create(path string, fps int) (Output, error) {
 // with this boundary.
 const Boundary = "frame"
 
-// File is a recording in one file of Motion JPEG. Close it.
+// mjpegOf returns a frame as a part of Motion JPEG.
+func mjpegOf(x Frame) []byte {
+	b := fmt.Appendf(nil, "--%s\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\nX-Timestamp: %.3f\r\n\r\n",
+		Boundary, len(x.JPEG), float64(x.Time.UnixMilli())/1000)
+	return append(append(b, x.JPEG...), "\r\n"...)
+}
+
+// player is the page, without its frames.
+//
+//go:embed film.html
+var player string
+
+// htmlEncoder returns a function that returns frames as the scripts of a page, the first one
+// after the page itself. The page also plays if its last script has been cut off.
+func htmlEncoder() func(Frame) []byte {
+	head, began := []byte(player), time.Time{}
+	return func(x Frame) []byte {
+		if began.IsZero() {
+			began = x.Time
+		}
+		b := fmt.Appendf(head, "<script>frame(%d, '", x.Time.Sub(began).Milliseconds())
+		head = nil
+		return append(base64.StdEncoding.AppendEncode(b, x.JPEG), "')</script>\n"...)
+	}
+}
+
+// File is a recording in one file. Close it.
 type File struct {
-	out  *os.File
-	size int64
+	out    *os.File
+	encode func(Frame) []byte
+	size   int64
 }
 
 // createFile creates a file, for its owner only: it shows what the page shows.
-func createFile(path string) (*File, error) {
+func createFile(path string, encode func(Frame) []byte) (*File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &File{out: f}, nil
+	return &File{out: f, encode: encode}, nil
 }
 
 // Write appends a frame. If it fails, the file ends with the one before.
 func (f *File) Write(x Frame) error {
-	b := fmt.Appendf(nil, "--%s\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\nX-Timestamp: %.3f\r\n\r\n",
-		Boundary, len(x.JPEG), float64(x.Time.UnixMilli())/1000)
-	b = append(append(b, x.JPEG...), "\r\n"...)
-	n, err := f.out.Write(b)
+	n, err := f.out.Write(f.encode(x))
 	if err != nil && n > 0 {
 		f.out.Truncate(f.size)
 	}

@@ -56,7 +56,7 @@ func createVideo(path string, fps int) (*Video, error) {
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Unavailable, Err: errors.New("ffmpeg is not installed"),
-			Hint: "install it, or record to a file that ends in .mjpeg"}
+			Hint: "install it, or record to a file that ends in .html"}
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -66,7 +66,7 @@ type page struct {
 // Start begins a recording of the browser, or session, at a WebSocket in a directory of
 // its own, which exists.
 func Start(ctx context.Context, url, dir string) (*Recorder, error) {
-	r := &Recorder{dir: dir, url: url, film: ".mjpeg", pages: map[string]*page{}, sessions: map[string]string{},
+	r := &Recorder{dir: dir, url: url, film: ".html", pages: map[string]*page{}, sessions: map[string]string{},
 		bodies: map[string]bool{}}
 	if cast.HasFFmpeg() {
 		r.film = ".webm"
