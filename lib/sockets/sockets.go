@@ -2,7 +2,14 @@
 // machine. It decides nothing about who may connect.
 package sockets
 
-import "net"
+import (
+	"errors"
+	"net"
+)
+
+// ErrUnheld says that no process has the other end of a connection: it is not accepted yet,
+// or closed. The system names no user for it then, or root.
+var ErrUnheld = errors.New("no process has the other end of the connection")
 
 // Socket is a socket of another process.
 type Socket struct{ UID, Inode uint32 }

@@ -38,7 +38,8 @@ func (s Socket) HeldBy(pid int) (bool, error) {
 	return false, nil
 }
 
-// Of returns the socket at the other end of a TCP connection within this machine.
+// Of returns the socket at the other end of a TCP connection within this machine, or
+// ErrUnheld.
 func Of(c net.Conn) (Socket, error) {
 	theirs, ours := c.RemoteAddr().(*net.TCPAddr).AddrPort(), c.LocalAddr().(*net.TCPAddr).AddrPort()
 	return find(theirs, ours)
@@ -101,12 +102,16 @@ func find(local, remote netip.AddrPort) (Socket, error) {
 		local = netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
 		remote = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
 		s, err := ask(unix.AF_INET, local, remote)
-		if err == nil {
-			return s, nil
+		if err == nil || !errors.Is(err, ErrUnheld) {
+			return s, err
 		}
 		// A socket for both families has addresses that are mapped to IPv6.
 		local = netip.AddrPortFrom(netip.AddrFrom16(local.Addr().As16()), local.Port())
 		remote = netip.AddrPortFrom(netip.AddrFrom16(remote.Addr().As16()), remote.Port())
+		if s, err := ask(unix.AF_INET6, local, remote); err == nil {
+			return s, nil
+		}
+		return Socket{}, ErrUnheld
 	}
 	return ask(unix.AF_INET6, local, remote)
 }
@@ -139,8 +144,11 @@ func ask(family byte, local, remote netip.AddrPort) (Socket, error) {
 	}
 	a := answer[:n]
 	if n >= unix.SizeofNlMsghdr+4 && binary.NativeEndian.Uint16(a[4:]) == unix.NLMSG_ERROR {
-		number := -int32(binary.NativeEndian.Uint32(a[unix.SizeofNlMsghdr:]))
-		return Socket{}, os.NewSyscallError("sock_diag", syscall.Errno(number))
+		number := syscall.Errno(-int32(binary.NativeEndian.Uint32(a[unix.SizeofNlMsghdr:])))
+		if number == syscall.ENOENT {
+			return Socket{}, ErrUnheld
+		}
+		return Socket{}, os.NewSyscallError("sock_diag", number)
 	}
 	if n < diagResponse {
 		return Socket{}, errors.New("the kernel's answer is too short")
@@ -149,9 +157,13 @@ func ask(family byte, local, remote netip.AddrPort) (Socket, error) {
 	var id [36]byte
 	putID(id[:], local, remote)
 	if string(a[idOffset:idOffset+len(id)]) != string(id[:]) {
-		return Socket{}, errors.New("the connection is closed") // this is the socket that listens there
+		return Socket{}, ErrUnheld // this is the socket that listens there
 	}
-	return Socket{binary.NativeEndian.Uint32(a[uidOffset:]), binary.NativeEndian.Uint32(a[inodeOffset:])}, nil
+	s := Socket{binary.NativeEndian.Uint32(a[uidOffset:]), binary.NativeEndian.Uint32(a[inodeOffset:])}
+	if s.Inode == 0 { // the user is root, whoever has closed it
+		return Socket{}, ErrUnheld
+	}
+	return s, nil
 }
 
 // putID writes the ports and addresses of a struct inet_diag_sockid.

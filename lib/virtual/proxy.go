@@ -124,6 +124,9 @@ func (b *Browser) listensHere(ctx context.Context, at netip.AddrPort) bool {
 	defer c.Close()
 	for end := time.Now().Add(acceptTime); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		socket, err := sockets.Of(c)
+		if errors.Is(err, sockets.ErrUnheld) {
+			continue // it is to be accepted
+		}
 		if err != nil {
 			return false
 		}
