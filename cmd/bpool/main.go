@@ -84,7 +84,7 @@ func main() {
 					awaitcommand.Flags(""), flags.Evidence(""), flags.Owner("", "end the lease"))},
 			{Name: "release", Usage: "end leases, given by ID or as records on standard input", ArgsUsage: "[LEASE…]",
 				Do: command.Release, Flags: []ucli.Flag{socket,
-					&ucli.BoolFlag{Name: "all", Usage: "end all leases"}}},
+					&ucli.BoolFlag{Name: "all", Usage: "end all leases of this user, or of all for root"}}},
 			{Name: "restart", Usage: "replace browsers at once, even while they are leased", ArgsUsage: "POOL[/ID]",
 				Do: command.Restart, Flags: []ucli.Flag{socket}},
 			{Name: "drain", Usage: "stop granting leases of a pool, or of all pools", ArgsUsage: "[POOL]",

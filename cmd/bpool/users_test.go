@@ -3,14 +3,20 @@
 package main_test
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"btools/lib/cmdtest"
 	"btools/lib/control"
@@ -109,6 +115,14 @@ func TestStatesOfUsers(t *testing.T) {
 	}
 	another("release", lease("base")).Wants(t, 0, "")
 	id := lease("another", "--state", "shop")
+	for uid, want := range map[int]int{int(as.Credential.Uid): 200, 70001: 403, 0: 200} {
+		i := p.Status().Pools[0].Instances[0]
+		for _, path := range []string{"/json/version", "/downloads"} {
+			if code, body := getAs(t, uid, i.HTTPURL+path); code != want {
+				t.Errorf("user %d gets %d for %s of the lease: %s", uid, code, path, body)
+			}
+		}
+	}
 	another("state", "save", "saved", "--from", id).Wants(t, 0, "")
 	if got := another("state", "export", "saved").Out; !strings.Contains(got, `"another"`) {
 		t.Errorf("the saved state is %s", got)
@@ -116,6 +130,30 @@ func TestStatesOfUsers(t *testing.T) {
 	another("release", id).Wants(t, 0, "")
 	p.Stop()
 	w.Clean()
+}
+
+// getAs requests a URL as another user, and returns the answer.
+func getAs(t *testing.T, uid int, url string) (code int, body string) {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			// The thread makes files, and so the socket, as that user.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			unix.RawSyscall(unix.SYS_SETFSUID, uintptr(uid), 0, 0)
+			defer unix.RawSyscall(unix.SYS_SETFSUID, uintptr(os.Geteuid()), 0, 0)
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}}
+	resp, err := (&http.Client{Transport: transport}).Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
 }
 
 // The system's units serve the members of a group, as a user who has no home.
@@ -173,9 +211,35 @@ func TestSystemUnits(t *testing.T) {
 	if got := client(5001, gid, "state", "list", "-f", "state.name").Out; got != "" {
 		t.Errorf("another member has the states %q", got)
 	}
-	lease := client(5001, gid, "lease", "-f", "lease.id")
+	lease := client(5001, gid, "lease", "-f", "lease.id,instance.http_url")
 	lease.Wants(t, 0, "")
-	client(5001, gid, "release", strings.TrimSpace(lease.Out)).Wants(t, 0, "")
+	id, endpoint, _ := strings.Cut(strings.TrimSpace(lease.Out), "\t")
+	// It belongs to that member alone.
+	for _, args := range [][]string{{"release", id}, {"renew", id}, {"downloads", id},
+		{"state", "save", "x", "--from", id}} {
+		client(5000, gid, args...).Wants(t, 69, "there is no lease "+id)
+	}
+	for _, args := range [][]string{{"drain"}, {"scale", "DEFAULT", "2"}, {"restart", "DEFAULT"}, {"reload"}} {
+		client(5000, gid, args...).Wants(t, 69, "only root and the user who runs the service may call "+args[0])
+	}
+	if got := client(5000, gid, "release", "--all").Out; got != "" {
+		t.Errorf("release --all of another member ends %q", got)
+	}
+	if got := client(5000, gid, "status").Out; strings.Contains(got, id) || strings.Contains(got, endpoint) ||
+		!strings.Contains(got, `"uid":5001`) {
+		t.Errorf("another member sees %s", got)
+	}
+	for uid, want := range map[int]int{5001: 200, 5000: 403, 0: 200, int(as.Credential.Uid): 200} {
+		if code, body := getAs(t, uid, endpoint+"/json/version"); code != want ||
+			want == 403 && !strings.Contains(body, `"code":"not_allowed"`) {
+			t.Errorf("user %d gets %d from the endpoint, want %d: %s", uid, code, want, body)
+		}
+	}
+	client(5001, gid, "release", id).Wants(t, 0, "")
+	if code, _ := getAs(t, 5001, endpoint+"/json/version"); code != 403 {
+		t.Errorf("after the lease its user gets %d from the endpoint", code)
+	}
+	client(0, 0, "drain").Wants(t, 0, "")
 	client(5000, 5000, "status").Wants(t, 1, "permission denied")
 	p.Stop()
 	w.Clean()

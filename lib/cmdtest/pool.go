@@ -70,6 +70,7 @@ type PoolStatus struct {
 			Leased            bool
 			Uses, Restarts    int
 			PID               int                    `json:"process_id"`
+			HTTPURL           string                 `json:"http_url"`
 			Health            struct{ Error string } `json:"health_check"`
 		}
 	}

@@ -37,6 +37,7 @@ const (
 	BadRequest    = "bad_request"    // the line or the parameters make no sense
 	UnknownMethod = "unknown_method" // this program has no such method
 	NotOwned      = "not_owned"      // the browser is somebody else's to launch and stop
+	NotAllowed    = "not_allowed"    // for this user
 	Unavailable   = "unavailable"    // no such browser, no display
 	TryAgain      = "try_again"      // timed out, profile in use, shutting down
 	Stopping      = "stopping"       // about to end, with nothing done: another one may be started
@@ -62,7 +63,8 @@ const (
 // exits maps the codes to exit codes.
 var exits = map[string]int{
 	BadRequest: exit.Usage, UnknownMethod: exit.Usage, NotOwned: exit.Usage,
-	Unavailable: exit.Unavailable, TryAgain: exit.TryAgain, Stopping: exit.TryAgain, Failed: exit.Failed,
+	NotAllowed: exit.Unavailable, Unavailable: exit.Unavailable,
+	TryAgain: exit.TryAgain, Stopping: exit.TryAgain, Failed: exit.Failed,
 	PoolNotFound: exit.Unavailable, InstanceNotFound: exit.Unavailable, LeaseNotFound: exit.Unavailable,
 	LeaseEnded:  exit.Unavailable,
 	NoneHealthy: exit.Unavailable, LeaseTimeout: exit.TryAgain, QueueFull: exit.TryAgain, BadConfig: exit.Config,

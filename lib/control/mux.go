@@ -31,6 +31,9 @@ func Handle[P any](m *Mux, method string, f func(context.Context, P) (any, error
 	}
 }
 
+// Methods returns the names of the methods.
+func (m *Mux) Methods() []string { return m.names }
+
 // Serve is the Handler of all the methods.
 func (m *Mux) Serve(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if f := m.handlers[method]; f != nil {

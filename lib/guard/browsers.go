@@ -1,8 +1,6 @@
 package guard
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -40,14 +38,9 @@ func NewBrowsers(s *state.Store) *Browsers {
 	return &Browsers{state: s, services: map[proc.Identity]service{}}
 }
 
-// opened reports whether one of the browsers has opened a connection. If that is not
-// known, none has.
-func (b *Browsers) opened(c net.Conn) bool {
-	if b.state == nil || !sockets.IsHere(c) {
-		return false
-	}
-	socket, err := sockets.Of(c)
-	if err != nil {
+// opened reports whether one of the browsers has opened a connection.
+func (b *Browsers) opened(socket sockets.Socket) bool {
+	if b.state == nil {
 		return false
 	}
 	f, err := b.state.Read()
@@ -90,27 +83,17 @@ func (b *Browsers) serviceLocked(browser proc.Identity) proc.Identity {
 	return s.process
 }
 
-// peer is the other end of a connection.
-type peer struct {
-	conn    net.Conn
-	once    sync.Once
-	browser bool
-}
-
-type peerKey struct{}
-
-// ConnContext has Check know the connection of a request: it is an http.Server's.
-func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, &peer{conn: c})
-}
-
 // check returns a refusal for a request of a browser.
 func (b *Browsers) check(r *http.Request) *Refusal {
 	p, ok := r.Context().Value(peerKey{}).(*peer)
 	if b == nil || !ok {
 		return nil
 	}
-	p.once.Do(func() { p.browser = b.opened(p.conn) })
+	p.once.Do(func() {
+		if s, err := p.socket(); err == nil {
+			p.browser = b.opened(s)
+		}
+	})
 	if !p.browser {
 		return nil
 	}

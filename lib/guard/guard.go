@@ -28,6 +28,10 @@ type Guard struct {
 	// Browsers, if not nil, are refused, unless Origins allow the page. The server of
 	// the requests has ConnContext.
 	Browsers *Browsers
+	// User, if not nil, returns the user of this machine whose programs may connect,
+	// besides this program's own user and root. The server of the requests has
+	// ConnContext.
+	User func() int
 }
 
 // Refusal is the answer to a request that is refused.
@@ -79,6 +83,11 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 	if site != "" && site != "none" && !allowed {
 		return Refuse(http.StatusForbidden, Forbidden, "requests from web pages are refused (Sec-Fetch-Site is %q)%s",
 			site, g.hint())
+	}
+	if g.User != nil {
+		if no := CheckUser(r, g.User()); no != nil {
+			return no
+		}
 	}
 	if allowed {
 		return nil

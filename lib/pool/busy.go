@@ -68,6 +68,18 @@ func Holders(st *api.PoolsStatus, now time.Time) string {
 	return fmt.Sprintf("%s (%s)", spell.Count(len(leased), "lease"), holders(leased, now))
 }
 
+// HolderOf returns the name of a lease's holder, with the user to whom the lease belongs
+// unless that runs the service; "": it is not known.
+func HolderOf(i api.InstanceStatus) string {
+	switch {
+	case i.User == "":
+		return i.Holder
+	case i.Holder == "":
+		return i.User
+	}
+	return i.Holder + " of " + i.User
+}
+
 // maxListed is the number of holders and of reasons that are listed.
 const maxListed = 3
 
@@ -78,7 +90,7 @@ func holders(leased []api.InstanceStatus, now time.Time) string {
 	})
 	var names []string
 	for _, i := range leased[:min(maxListed, len(leased))] {
-		name := cmp.Or(i.Holder, "an unnamed holder") + " for " +
+		name := cmp.Or(HolderOf(i), "an unnamed holder") + " for " +
 			now.Sub(i.LeaseStarted.Time).Round(time.Second).String()
 		if end := i.LeaseExpires; end != nil {
 			layout := time.TimeOnly

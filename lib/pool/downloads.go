@@ -44,7 +44,7 @@ func (g *group) filesOpener() func() (*downloads.Files, error) {
 
 // claim says that the downloads of a session are the lease's.
 func (l *lease) claim(files *downloads.Files) error {
-	e := Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id}
+	e := l.event()
 	keep := l.slot.set.Downloads
 	if keep != "" {
 		keep = filepath.Join(keep, l.id)

@@ -18,14 +18,32 @@ type Event struct {
 	Pool     string `json:"pool"`
 	Instance string `json:"instance"`
 	Lease    string `json:"lease,omitempty"`
-	Why      string `json:"why,omitempty"` // the reason for a failure
+	// UID, User and Holder are of the lease: its owner, the name of the owner unless that
+	// runs the service, and the holder's name for itself.
+	UID    *int   `json:"uid,omitempty"`
+	User   string `json:"user,omitempty"`
+	Holder string `json:"holder,omitempty"`
+	Why    string `json:"why,omitempty"` // the reason for a failure, or for the end of a lease
 	// Download is the file of download_started, downloaded and download_failed.
 	Download *downloads.File `json:"download,omitempty"`
 }
 
-// eventLocked records an event.
-func (v *Service) eventLocked(event string, s *slot, lease, why string) {
-	v.addEvent(Event{Event: event, Pool: s.poolName, Instance: s.set.ID, Lease: lease, Why: why})
+// eventLocked records an event of an instance.
+func (v *Service) eventLocked(event string, s *slot, why string) {
+	v.addEvent(Event{Event: event, Pool: s.poolName, Instance: s.set.ID, Why: why})
+}
+
+// leaseEventLocked records an event of a lease.
+func (v *Service) leaseEventLocked(event string, l *lease, why string) {
+	e := l.event()
+	e.Event, e.Why = event, why
+	v.addEvent(e)
+}
+
+// event returns an event of the lease, without what has happened.
+func (l *lease) event() Event {
+	return Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id, UID: &l.uid, User: l.user,
+		Holder: l.holder}
 }
 
 // addEvent records an event. It takes no lock but that of the events: sessions

@@ -39,7 +39,7 @@ func (s *slot) endLeaseOfJoined(why string) {
 		id = s.lease.id
 	}
 	v.mu.Unlock()
-	v.end(id, left, false)
+	v.end(id, left, why, false)
 }
 
 // leaveDelay is how long "bproxy join" may take to end after its browser has left.

@@ -12,6 +12,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/pool/queue"
+	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/states"
@@ -22,6 +23,9 @@ type lease struct {
 	id                 string
 	slot               *slot
 	holder             string
+	uid, pid           int    // of the program that requested it; the uid is its owner's
+	user               string // the name of its owner; "": who runs the service
+	waited             time.Duration
 	keepFor            string
 	ttl                time.Duration
 	started            time.Time
@@ -53,6 +57,9 @@ type Request struct {
 	Confirm  bool           // the same until Confirm is called, so that the holder knows of the lease
 	Owner    *proc.Identity // the lease ends with this process; nil: with none
 	Holder   string         // the holder's name in the status; the first 200 characters are kept
+	// UID and PID are the user to whom the lease belongs, and the process that requests
+	// it, 0 if that is not known.
+	UID, PID int
 	// KeepConnectionsFor, if not "", keeps the lease's connections open after
 	// its release until the next lease of the instance, and beyond if that has
 	// the same value.
@@ -62,7 +69,10 @@ type Request struct {
 	State  string
 	States *states.Store
 
-	login *login // set by Lease
+	// Set by Lease:
+	login *login
+	user  string
+	began time.Time
 }
 
 // Grant is a lease that has been granted.
@@ -77,7 +87,6 @@ type Waiting struct {
 	pool    *pool
 	request Request
 	ctx     context.Context // the client's
-	began   time.Time
 	timeout time.Duration
 	queued  *queue.Waiter
 	served  chan error // receives a value when the queue serves the request
@@ -90,6 +99,7 @@ type Waiting struct {
 // released.
 func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error) {
 	var err error
+	r.user, r.began = v.userName(r.UID), time.Now()
 	if r.login, err = v.loadLogin(r); err != nil {
 		return nil, nil, err
 	}
@@ -97,7 +107,7 @@ func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error
 	if l == nil {
 		return nil, w, err
 	}
-	return v.grant(l, time.Now()), nil, nil
+	return v.grant(l), nil, nil
 }
 
 // leaseOrQueue leases or queues in one step, so that requests are served in
@@ -129,12 +139,12 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	if got, ok := p.queue.Take(n); ok {
 		return v.grantLocked(ctx, p.queue, got, r), nil, nil
 	}
-	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, began: time.Now(), timeout: p.cfg.LeaseTimeout,
+	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, timeout: p.cfg.LeaseTimeout,
 		served: make(chan error, 1)}
 	if r.Timeout != nil {
 		w.timeout = *r.Timeout
 	}
-	until := w.began.Add(w.timeout)
+	until := r.began.Add(w.timeout)
 	if p.earliestLocked(n).After(until) {
 		return nil, nil, p.leaseErrorLocked(errNoneHealthy, r)
 	}
@@ -164,7 +174,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 // Wait returns the lease once it is granted. Call it once, and not together
 // with Cancel.
 func (w *Waiting) Wait() (*Grant, error) {
-	over := time.NewTimer(w.timeout - time.Since(w.began))
+	over := time.NewTimer(w.timeout - time.Since(w.request.began))
 	defer over.Stop()
 	var err error
 	select {
@@ -177,13 +187,13 @@ func (w *Waiting) Wait() (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.service.grant(w.lease, w.began), nil
+	return w.service.grant(w.lease), nil
 }
 
 // Cancel removes the request from the queue.
 func (w *Waiting) Cancel() {
 	if w.dequeue(context.Canceled) == nil {
-		w.service.end(w.lease.id, "released", false)
+		w.service.end(w.lease.id, "released", "", false)
 	}
 }
 
@@ -198,12 +208,12 @@ func (w *Waiting) dequeue(why error) error {
 	return <-w.served // has a value by now
 }
 
-// grant completes a new lease that was requested at the given time.
-func (v *Service) grant(l *lease, requested time.Time) *Grant {
+// grant completes a new lease.
+func (v *Service) grant(l *lease) *Grant {
 	if l.disconnectPrevious && l.slot.proxy != nil {
 		l.slot.proxy.CloseWebSockets()
 	}
-	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(max(0, l.started.Sub(requested)).Seconds())
+	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(l.waited.Seconds())
 	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
 }
 
@@ -331,12 +341,12 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	s := v.pools[i].slots[n]
 	now := time.Now()
 	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL,
-		login:   r.login,
+		uid: r.UID, pid: r.PID, user: r.user, waited: max(0, now.Sub(r.began)), login: r.login,
 		started: now, expires: now.Add(r.TTL), expiresUptime: v.uptime() + r.TTL}
 	l.timer = time.AfterFunc(r.TTL, func() {
-		v.end(l.id, "expired", false)
+		v.end(l.id, "expired", "", false)
 	})
-	s.lease = l
+	s.lease, s.uid = l, l.uid
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
 	if s.group != nil {
@@ -349,7 +359,7 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	v.scheduleSleepCheckLocked(l)
 	l.ctx, l.cancel = context.WithCancel(v.ctx)
 	if r.Held || r.Confirm { // even if the connection ended just now
-		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", false) })
+		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", "its holder has disconnected", false) })
 		context.AfterFunc(l.ctx, func() { unbind() }) // the connection may outlive the lease
 		if !r.Held {
 			l.unbind = unbind
@@ -358,11 +368,11 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	if r.Owner != nil {
 		v.running.Go(func() {
 			if r.Owner.Wait(l.ctx) == nil {
-				v.end(l.id, "released", false)
+				v.end(l.id, "released", fmt.Sprintf("process %d has ended", r.Owner.PID), false)
 			}
 		})
 	}
-	v.eventLocked("leased", s, l.id, "")
+	v.leaseEventLocked("leased", l, "")
 	return l
 }
 
@@ -401,7 +411,7 @@ func (v *Service) Confirm(id string) error {
 	l := v.leases[id]
 	switch {
 	case l == nil || l.unbind != nil && !l.unbind(): // the lease is ending
-		return errNoLease(id)
+		return ErrNoLease(id)
 	case l.unbind == nil:
 		return control.Errorf(control.BadRequest, "lease %s was requested without confirm, or is already confirmed", id)
 	}
@@ -409,8 +419,9 @@ func (v *Service) Confirm(id string) error {
 	return nil
 }
 
-func errNoLease(id string) error {
-	return control.Errorf(control.LeaseNotFound, "there is no lease %s; it may have ended", id)
+// ErrNoLease returns the error for a lease that there is not, or not for this user.
+func ErrNoLease(id string) error {
+	return control.Errorf(control.LeaseNotFound, "there is no lease %s; it may have ended", printable(id))
 }
 
 // record returns the record that the holder gets.
@@ -436,15 +447,15 @@ func newLeaseID(now time.Time) string {
 // Release ends a lease, closes its connections unless it keeps them, and gives
 // the instance to the next request. It reports whether the lease existed; a
 // lease that has already ended is not an error.
-func (v *Service) Release(id string) bool { return v.end(id, "released", true) }
+func (v *Service) Release(id string) bool { return v.end(id, "released", "", true) }
 
-// end ends a lease and records the event. The connections can stay open only
-// with mayKeep, when the holder itself ends the lease.
-func (v *Service) end(id, event string, mayKeep bool) bool {
+// end ends a lease and records the event, and why, which may be "". The connections can
+// stay open only with mayKeep, when the holder itself ends the lease.
+func (v *Service) end(id, event, why string, mayKeep bool) bool {
 	v.mu.Lock()
 	l := v.leases[id]
 	if l != nil {
-		v.beginEndLocked(l, event, false)
+		v.beginEndLocked(l, event, why, false)
 	}
 	v.mu.Unlock()
 	if l != nil {
@@ -455,12 +466,12 @@ func (v *Service) end(id, event string, mayKeep bool) bool {
 
 // beginEndLocked takes a lease away from its holder. With keeps, what is saved of its
 // session is for the next one of the holder. Its caller calls finishEnd.
-func (v *Service) beginEndLocked(l *lease, event string, keeps bool) {
+func (v *Service) beginEndLocked(l *lease, event, why string, keeps bool) {
 	delete(v.leases, l.id)
 	if l.entry != nil {
 		l.endSessionLocked(keeps)
 	}
-	v.eventLocked(event, l.slot, l.id, "")
+	v.leaseEventLocked(event, l, why)
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
 	l.resting.timer.Stop()
@@ -484,6 +495,9 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s.lease, s.keptFor = nil, keepFor
+	if keepFor == "" {
+		s.uid = 0
+	}
 	if s.group != nil {
 		s.group.endLeaseLocked(l)
 	}
@@ -502,14 +516,16 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 	s.syncQueueLocked()
 }
 
-// ReleaseAll ends all leases and returns their IDs.
-func (v *Service) ReleaseAll() (ids []string) {
+// ReleaseAll ends all leases that a user may end, and returns their IDs.
+func (v *Service) ReleaseAll(uid int) (ids []string) {
 	v.mu.Lock()
-	for id := range v.leases {
-		ids = append(ids, id)
+	for id, l := range v.leases {
+		if l.uid == uid || private.IsOwn(uid) {
+			ids = append(ids, id)
+		}
 	}
 	v.mu.Unlock()
-	return slices.DeleteFunc(ids, func(id string) bool { return !v.end(id, "released", false) })
+	return slices.DeleteFunc(ids, func(id string) bool { return !v.end(id, "released", "", false) })
 }
 
 // Restart replaces the browsers of a pool, or of one instance, at once and even
@@ -572,7 +588,7 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 			n++
 			s.syncQueueLocked()
 			if on {
-				v.eventLocked("drained", s, "", "")
+				v.eventLocked("drained", s, "")
 			}
 		}
 		v.yieldLocked(p)
@@ -587,7 +603,7 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	l := v.leases[id]
 	if l == nil || !l.timer.Stop() {
 		v.mu.Unlock()
-		return nil, errNoLease(id)
+		return nil, ErrNoLease(id)
 	}
 	l.resting.due = time.Time{}
 	v.callOffLocked(l)

@@ -603,7 +603,7 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 		code(a.err) != control.LeaseTimeout {
 		t.Error(had, a)
 	}
-	v.ReleaseAll()
+	v.ReleaseAll(0)
 	enough()
 	for _, w := range <-wrong {
 		t.Error(w)
@@ -626,7 +626,7 @@ func TestAsManyInstancesAsThereMayBe(t *testing.T) {
 	if a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))}); code(a.err) != control.LeaseTimeout {
 		t.Error(a)
 	}
-	if ids := v.ReleaseAll(); len(ids) != config.MaxInstances || status(t, v).Available != config.MaxInstances {
+	if ids := v.ReleaseAll(0); len(ids) != config.MaxInstances || status(t, v).Available != config.MaxInstances {
 		t.Error(len(ids))
 	}
 	if v.Scale("A", config.MaxInstances-1); status(t, v).Available != config.MaxInstances-1 {

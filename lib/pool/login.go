@@ -100,7 +100,7 @@ func (v *Service) LeaseState(ctx context.Context, lease string) (*states.State, 
 	v.mu.Unlock()
 	switch {
 	case l == nil:
-		return nil, nil, errNoLease(printable(lease))
+		return nil, nil, ErrNoLease(lease)
 	case !shared:
 		return nil, nil, control.Errorf(control.BadRequest, "lease %s has a browser to itself: states are saved of "+
 			"instances with isolation = \"context\"", lease)

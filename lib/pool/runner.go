@@ -220,7 +220,7 @@ func (r *runner) restartedLocked(slots ...*slot) {
 	r.service.metrics.restarts.WithLabelValues(r.poolName).Inc()
 	for _, s := range slots {
 		s.restarts++
-		r.service.eventLocked("restarted", s, "", "")
+		r.service.eventLocked("restarted", s, "")
 	}
 }
 

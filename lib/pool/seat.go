@@ -195,7 +195,7 @@ func (l *lease) begin(s *virtual.Session, restored bool) error {
 // events.
 func (l *lease) Tell(event, why string) {
 	if event == "hibernated" || event == "restored" {
-		l.slot.service.eventLocked(event, l.slot, l.id, why)
+		l.slot.service.leaseEventLocked(event, l, why)
 	}
 }
 

@@ -63,6 +63,7 @@ type Service struct {
 	metrics        *metrics
 	running        sync.WaitGroup
 	uptime         func() time.Duration // includes the machine's sleep
+	userNames      sync.Map             // string by uid
 	ctx            context.Context
 	stop           context.CancelFunc
 }
@@ -327,6 +328,7 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 		IdleByConnections: set.IdleBy == config.Connections, MaxConnections: 512, Changed: s.wake,
 		Log: s.log,
 	}
+	s.guardEndpoint(s.proxy)
 	s.proxy.Start()
 	return s, nil
 }
@@ -560,7 +562,7 @@ func (s *slot) status() api.InstanceStatus {
 	if l := s.lease; l != nil {
 		ms := time.Since(l.started).Milliseconds()
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
-		i.Holder = l.holder
+		i.Holder, i.UID, i.User = l.holder, &l.uid, l.user
 		if l.ttl < noExpiry {
 			i.LeaseExpires = &record.Time{Time: l.expires}
 		}

@@ -80,6 +80,10 @@ func (p *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
 		return
 	}
+	if no := p.service.checkUser(r, id); no != nil {
+		no.WriteResponse(w)
+		return
+	}
 	p.guard.StripCredentials(r)
 	h := &hijacked{ResponseWriter: w}
 	if err := p.serve(h, r, id); err != nil {

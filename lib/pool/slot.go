@@ -44,6 +44,7 @@ type slot struct {
 	// Protected by the service's lock:
 	pool     *pool // of the current configuration
 	lease    *lease
+	uid      int    // whose programs may use the endpoint, besides those of root and of who runs the service
 	keptFor  string // the KeepConnectionsFor of the last lease, whose clients may be connected
 	restarts int
 	retired  bool // it ends with its lease
@@ -121,7 +122,7 @@ func (s *slot) retireLocked() {
 func (s *slot) setLocked(state string) {
 	changed := s.state != state
 	if changed {
-		s.service.eventLocked(state, s, "", s.runs().check.err)
+		s.service.eventLocked(state, s, s.runs().check.err)
 	}
 	s.state = state
 	s.syncQueueLocked()

@@ -184,7 +184,7 @@ func (v *Service) openOwn(l *lease) (*downloads.Files, error) {
 	if keep := l.slot.set.Downloads; keep != "" {
 		o.Keep = filepath.Join(keep, l.id)
 	}
-	e := Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id}
+	e := l.event()
 	o.Tell = func(event string, f downloads.File) {
 		e := e
 		e.Event, e.Why, e.Download = event, f.Why, &f

@@ -34,7 +34,7 @@ func (v *Service) Rest(id string) error {
 	defer v.mu.Unlock()
 	l := v.leases[id]
 	if l == nil {
-		return errNoLease(id)
+		return ErrNoLease(id)
 	}
 	v.letRestLocked(l, l.slot.pool.cfg.AffinityIdle)
 	v.callOffLocked(l)
@@ -132,7 +132,7 @@ func (v *Service) yield(ctx context.Context, l *lease) {
 		v.letRestLocked(l, yieldRetry)
 		v.yieldLocked(s.pool)
 	default:
-		v.beginEndLocked(l, yielded, err == nil)
+		v.beginEndLocked(l, yielded, "", err == nil)
 	}
 	v.mu.Unlock()
 	if !ends {

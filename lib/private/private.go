@@ -22,6 +22,10 @@ var (
 	ErrKind = errors.New("is not a regular file")
 )
 
+// IsOwn reports whether a user at the other end of a connection may do everything here: the
+// user of this program, and root. -1 is the program's user, where users have no numbers.
+func IsOwn(uid int) bool { return uid == -1 || uid == 0 || uid == os.Geteuid() }
+
 // MakeDir makes a directory, mode 0700, unless it is there, and checks it.
 func MakeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

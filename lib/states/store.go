@@ -39,7 +39,7 @@ func Open(getenv func(string) string, home string) (*Store, error) {
 // program's own user, and for root, who can read and write it anyway; for each other a
 // directory of it. A uid of -1 is the program's own user.
 func (s *Store) For(uid int) *Store {
-	if uid == -1 || uid == 0 || uid == os.Geteuid() {
+	if private.IsOwn(uid) {
 		return s
 	}
 	return &Store{Dir: filepath.Join(s.Dir, fmt.Sprintf("uid-%d", uid)), sync: s.sync}

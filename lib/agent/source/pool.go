@@ -264,7 +264,7 @@ var nowhere = Browser{HTTPURL: "http://127.0.0.1:1/session/none",
 	WSURL: "ws://127.0.0.1:1/session/none/devtools/browser/none"}
 
 // target is the first instance of the default pool: its endpoint does not depend
-// on the lease, or is nowhere.
+// on the lease, or is nowhere for now.
 func (s *pool) target(ctx context.Context) (Browser, error) {
 	st, err := s.look(ctx)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *pool) target(ctx context.Context) (Browser, error) {
 	}
 	for _, p := range st.Pools {
 		if p.IsDefault && len(p.Instances) > 0 {
-			if isVirtual(&p.Instances[0]) {
+			if i := &p.Instances[0]; isVirtual(i) || isHidden(i) {
 				return nowhere, nil
 			}
 			return browserOf(&p, &p.Instances[0]), nil
@@ -285,7 +285,7 @@ func (s *pool) targets(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
 		for i := range p.Instances {
-			if i := &p.Instances[i]; !isVirtual(i) { // whose children start with the lease
+			if i := &p.Instances[i]; !isVirtual(i) && !isHidden(i) { // whose children start with the lease
 				all = append(all, browserOf(&p, i))
 			}
 		}
@@ -296,6 +296,10 @@ func (s *pool) targets(ctx context.Context) (all []Browser, err error) {
 // isVirtual reports whether each lease of an instance has a virtual browser,
 // with an endpoint of its own.
 func isVirtual(i *api.InstanceStatus) bool { return i.Isolation == "context" }
+
+// isHidden reports whether another user has leased an instance, whose endpoint the service
+// does not show.
+func isHidden(i *api.InstanceStatus) bool { return i.Leased && i.Lease == "" }
 
 func browserOf(p *api.PoolStatus, i *api.InstanceStatus) Browser {
 	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.WSLWindows,

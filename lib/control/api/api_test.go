@@ -25,9 +25,9 @@ func TestWire(t *testing.T) {
 	i := InstanceStatus{ID: "0", Alias: new("a"), Status: "healthy", Leased: true, LeaseDuration: new(int64(1)),
 		LeaseStarted: at, LeaseExpires: at, Browser: "chrome", Headless: true, UserDataDir: "d", WSLWindows: true,
 		Isolated: true, Timeout: 2, ProcessID: new(3), Health: HealthStatus{at, true, new("e")}, NextTry: at,
-		Isolation: "context", Uses: 4, Restarts: 5, Lease: "l", Holder: "h", Endpoint: "http://e",
-		Proxy: &forward.Status{URL: "http://p"}, Login: &StateStatus{Name: "s"}, HibernateAfter: 6,
-		Hibernation: Hibernation{true, at}, KeptAt: at, Tabs: new(7)}
+		Isolation: "context", Uses: 4, Restarts: 5, Lease: "l", Holder: "h", UID: new(70001), User: "u",
+		Endpoint: "http://e", Proxy: &forward.Status{URL: "http://p"}, Login: &StateStatus{Name: "s"},
+		HibernateAfter: 6, Hibernation: Hibernation{true, at}, KeptAt: at, Tabs: new(7)}
 	for _, c := range []struct {
 		value any
 		want  string
@@ -48,8 +48,9 @@ func TestWire(t *testing.T) {
 				`,"browser":"chrome","headless":true,"user_data_dir":"d","wsl_windows":true,"isolated":true,` +
 				`"timeout_ms":2,"process_id":3,"health_check":{"last_check":` + on + `,"responsive":true,` +
 				`"error":"e"},"next_try_at":` + on + `,"isolation":"context","uses":4,"restarts":5,"lease":"l",` +
-				`"holder":"h","http_url":"http://e","proxy":{"url":"http://p"},"login":{"name":"s"},"hibernate_ms":6,` +
-				`"hibernated":true,"restored_at":` + on + `,"kept_at":` + on + `,"tab_count":7},` +
+				`"holder":"h","uid":70001,"user":"u","http_url":"http://e","proxy":{"url":"http://p"},` +
+				`"login":{"name":"s"},"hibernate_ms":6,"hibernated":true,"restored_at":` + on +
+				`,"kept_at":` + on + `,"tab_count":7},` +
 				`{"id":"","alias":null,"status":"","leased":false,"lease_duration_ms":null,` +
 				`"lease_started_at":null,"lease_expires_at":null,"browser":"","headless":false,"timeout_ms":0,` +
 				`"process_id":null,"health_check":{"last_check":null,"responsive":false,"error":null},` +

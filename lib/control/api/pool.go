@@ -135,6 +135,8 @@ type InstanceStatus struct {
 	Restarts      int          `json:"restarts"`
 	Lease         string       `json:"lease,omitempty"`
 	Holder        string       `json:"holder,omitempty"` // the lease holder's name for itself
+	UID           *int         `json:"uid,omitempty"`    // of the lease's owner
+	User          string       `json:"user,omitempty"`   // the owner's name, unless that runs the service
 	Endpoint      string       `json:"http_url,omitempty"`
 
 	Proxy *forward.Status `json:"proxy,omitempty"` // of a leased session

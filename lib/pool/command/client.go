@@ -158,6 +158,7 @@ func table(out *cli.Output, st api.PoolsStatus, wide bool) error {
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {
 			row := instanceRow{Pool: p.Name, InstanceStatus: i}
+			row.Holder = pool.HolderOf(i)
 			if i.LeaseDuration != nil {
 				row.Held = (time.Duration(*i.LeaseDuration) * time.Millisecond).Round(time.Second).String()
 			}

@@ -103,7 +103,7 @@ func Instances(c *cli.Completion) {
 
 func offerInstances(c *cli.Completion, p api.PoolStatus, head string) {
 	for _, i := range p.Instances {
-		about := strings.TrimSpace(i.Status + " " + i.Holder)
+		about := strings.TrimSpace(i.Status + " " + pool.HolderOf(i))
 		c.Offer(head+i.ID, about)
 		if i.Alias != nil && *i.Alias != "" {
 			c.Offer(head+*i.Alias, about)
@@ -116,7 +116,7 @@ func Leases(c *cli.Completion) {
 	for _, p := range pools(c) {
 		for _, i := range p.Instances {
 			if !slices.Contains(c.Args(), i.Lease) && !c.Bool("all") {
-				c.Offer(i.Lease, fmt.Sprintf("%s/%s, %s", p.Name, i.ID, cmp.Or(i.Holder, "no holder")))
+				c.Offer(i.Lease, fmt.Sprintf("%s/%s, %s", p.Name, i.ID, cmp.Or(pool.HolderOf(i), "no holder")))
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func serveHTTP(l net.Listener, v *pool.Service, g *guard.Guard, log *slog.Logger
 		w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
-		st, err := v.Status(r.URL.Query().Get("pool"))
+		st, err := v.StatusFor(stranger, r.URL.Query().Get("pool"))
 		if err != nil {
 			(&guard.Refusal{Status: http.StatusNotFound, Error: control.ErrorOf(err)}).WriteResponse(w)
 			return

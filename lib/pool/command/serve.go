@@ -146,7 +146,7 @@ func Serve(c *cli.Context) error {
 	serving, end := context.WithCancel(context.Background())
 	defer end()
 	ready, err := v.Start(serving)
-	reg.Serve(h.methods().Serve)
+	reg.Serve(h.serve())
 	if httpListener != nil {
 		go serveHTTP(httpListener, v, g, c.Log)
 	}
@@ -366,12 +366,14 @@ type handler struct {
 // methods are those of the control socket.
 func (h *handler) methods() *control.Mux {
 	v, m := h.service, &control.Mux{Program: "bpool"}
-	control.Handle(m, "status", func(_ context.Context, p api.PoolsRequest) (any, error) { return v.Status(p.Pool) })
+	control.Handle(m, "status", func(ctx context.Context, p api.PoolsRequest) (any, error) {
+		return v.StatusFor(uidOf(ctx), p.Pool)
+	})
 	control.Handle(m, "lease", h.lease)
-	control.Handle(m, "release", func(_ context.Context, p api.LeaseID) (any, error) {
+	control.Handle(m, "release", func(ctx context.Context, p api.LeaseID) (any, error) {
 		switch {
 		case p.All:
-			return api.Released{Released: v.ReleaseAll()}, nil
+			return api.Released{Released: v.ReleaseAll(uidOf(ctx))}, nil
 		case v.Release(p.Lease):
 			return api.Released{Released: []string{p.Lease}}, nil
 		}
@@ -407,7 +409,7 @@ func (h *handler) methods() *control.Mux {
 	control.Handle(m, "reload", func(context.Context, struct{}) (any, error) { return h.reload() })
 	control.Handle(m, "watch", func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {
-			events, err := v.Events(ctx, p.From(0))
+			events, err := v.EventsFor(ctx, uidOf(ctx), p.From(0))
 			return api.Events[pool.Event]{Events: events}, err
 		}), nil
 	})
@@ -437,12 +439,15 @@ func (h *handler) lease(ctx context.Context, p api.LeaseRequest) (any, error) {
 			return nil, err
 		}
 	}
-	if peer := control.PeerOf(ctx); peer != nil && p.Keep != "" {
-		p.Keep = fmt.Sprintf("%d %s", peer.UID, p.Keep) // the sessions of other users are not this one's
+	if p.Keep != "" {
+		p.Keep = fmt.Sprintf("%d %s", uidOf(ctx), p.Keep) // the sessions of other users are not this one's
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
-		State: p.State, States: login}
+		State: p.State, States: login, UID: uidOf(ctx)}
+	if peer := control.PeerOf(ctx); peer != nil {
+		r.PID = peer.PID
+	}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

@@ -44,7 +44,7 @@ func startService(t *testing.T, vars ...string) (*pool.Service, string) {
 	ctx, end := context.WithCancel(t.Context())
 	h := &handler{service: v, states: &remote.Server{}}
 	var served sync.WaitGroup
-	served.Go(func() { control.Serve(ctx, l, h.methods().Serve) })
+	served.Go(func() { control.Serve(ctx, l, h.serve()) })
 	t.Cleanup(func() {
 		v.Stop()
 		l.Close()
