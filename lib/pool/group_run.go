@@ -88,7 +88,7 @@ func (g *group) launchChrome(ctx context.Context) (*share.Chrome, error) {
 		return nil, err
 	}
 	g.log.Info("launched a browser to share", "id", c.Browser.Instance.ID,
-		"took", time.Since(began).Round(time.Millisecond))
+		"took_ms", time.Since(began).Milliseconds())
 	return c, nil
 }
 
@@ -189,7 +189,7 @@ func (g *group) watch(bool) reason {
 			g.endBrowser(c, "", "")
 			return crashed
 		case <-c.Done():
-			g.log.Info("the browser ended: " + c.Err().Error())
+			g.log.Warn("the browser ended: " + c.Err().Error())
 			g.recordFailure(errors.New(endedPrefix+c.Err().Error()), true)
 			c.Close()
 			return crashed

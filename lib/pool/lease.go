@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -101,9 +102,13 @@ func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error
 	var err error
 	r.user, r.began = v.userName(r.UID), time.Now()
 	if r.login, err = v.loadLogin(r); err != nil {
+		v.logRefusal(r, err)
 		return nil, nil, err
 	}
 	l, w, err := v.leaseOrQueue(ctx, r)
+	if err != nil {
+		v.logRefusal(r, err)
+	}
 	if l == nil {
 		return nil, w, err
 	}
@@ -185,6 +190,7 @@ func (w *Waiting) Wait() (*Grant, error) {
 		err = w.dequeue(&timeoutError{w.timeout})
 	}
 	if err != nil {
+		w.service.logRefusal(w.request, err)
 		return nil, err
 	}
 	return w.service.grant(w.lease), nil
@@ -472,6 +478,7 @@ func (v *Service) beginEndLocked(l *lease, event, why string, keeps bool) {
 		l.endSessionLocked(keeps)
 	}
 	v.leaseEventLocked(event, l, why)
+	l.endedBy = cmp.Or(why, event)
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
 	l.resting.timer.Stop()
@@ -482,6 +489,7 @@ func (v *Service) beginEndLocked(l *lease, event, why string, keeps bool) {
 
 // finishEnd frees the instance of a lease whose end has begun.
 func (v *Service) finishEnd(l *lease, mayKeep bool) {
+	v.logEnd(l, l.endedBy)
 	s := l.slot
 	keepFor := ""
 	if mayKeep {

@@ -15,6 +15,7 @@ type notices struct {
 	lines   []string // the latest ones
 	last    int
 	ended   string
+	endedBy string // the same in the log: the event, or why
 	yielded bool
 	changed wait.Broadcast // there is another notice
 }

@@ -117,12 +117,16 @@ func (r *runner) run() {
 func (r *runner) runBrowser(launch bool) reason {
 	v := r.service
 	v.mu.Lock()
-	fresh := r.replace != "" || r.forceReplace // the holder's connection may have launched one meanwhile
+	why := r.replace
+	fresh := why != "" || r.forceReplace // the holder's connection may have launched one meanwhile
 	r.replace, r.forceReplace = "", false
 	if launch {
 		r.hooks.setLocked(r.startState())
 	}
 	v.mu.Unlock()
+	if why != "" {
+		r.log.Info("replacing the browser, which " + why)
+	}
 	r.began = time.Now()
 	err := r.hooks.launch(launch, fresh)
 	if err == nil {

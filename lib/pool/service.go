@@ -39,6 +39,8 @@ type Service struct {
 	// Launch launches the browser of an instance of the pool.
 	Launch func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error)
 	Log    *slog.Logger
+	// LeaseLevel is the level of the messages about leases and requests for them.
+	LeaseLevel slog.Level
 	// State, if not nil, tells who stopped a browser.
 	State *state.Store
 
@@ -363,6 +365,7 @@ func (v *Service) Stop() {
 	left := slices.Collect(maps.Values(v.leases))
 	v.mu.Unlock()
 	for _, l := range left {
+		v.logEnd(l, "the service has ended")
 		v.endOwn(l, false)()
 	}
 }

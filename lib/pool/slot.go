@@ -240,7 +240,7 @@ func (s *slot) watch(running bool) reason {
 				return crashed
 			}
 			if heavy != "" {
-				s.log.Info("replacing the browser, which " + heavy)
+				s.log.Info("the browser " + heavy + ": it is replaced when no lease has it")
 			}
 		}
 	}

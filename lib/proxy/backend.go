@@ -299,7 +299,7 @@ func (b *backend) run(g *generation) {
 	if b.owned {
 		b.log.Info("launched the browser", "type", br.Type, "id", browser.Instance.ID,
 			"endpoint", cmp.Or(launcher.Addr(browser.Instance), "pipe"),
-			"took", time.Since(began).Round(time.Millisecond))
+			"took_ms", time.Since(began).Milliseconds())
 	}
 	b.changed()
 
@@ -335,14 +335,16 @@ func (b *backend) run(g *generation) {
 	}
 	browser.Stop()
 	if !stopped {
+		log := b.log.Info
 		switch exit = browser.Err(); {
 		case exit != nil:
+			log = b.log.Warn
 		case b.wasStopped(browser.Instance.ID):
 			exit = errors.New("it was stopped by blaunch stop or a signal")
 		default:
 			exit = errors.New("it ended by itself")
 		}
-		b.log.Info("the browser ended: " + exit.Error())
+		log("the browser ended: " + exit.Error())
 	}
 	if browser.Err() == nil {
 		b.stopOrphan(browser, began) // its launcher may have been gone already

@@ -62,7 +62,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	began := time.Now()
 	p.plain.ServeHTTP(w, r)
-	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
+	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "took_us", time.Since(began).Microseconds())
 }
 
 // writeUnavailable answers a request for which there is no browser.
@@ -429,7 +429,7 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 		sent, received := p.run(g, t, u.resp)
 		p.limit.Drop(client)
 		p.Log.Debug("connection", "client", r.RemoteAddr, "path", r.URL.Path, "sent", sent, "received", received,
-			"duration", time.Since(began).Round(time.Microsecond))
+			"took_us", time.Since(began).Microseconds())
 		p.backend.removeTunnel(g, t)
 	}()
 	return nil

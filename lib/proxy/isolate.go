@@ -41,7 +41,7 @@ func (p *Proxy) serveSession(w http.ResponseWriter, r *http.Request) {
 	if conn := taken.Taken(); conn != nil {
 		p.limit.Drop(conn)
 	}
-	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
+	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "took_us", time.Since(began).Microseconds())
 }
 
 // HijackRecorder records the connection that a handler hijacks.

@@ -130,7 +130,7 @@ func (p *Proxy) serveOne(w http.ResponseWriter, r *http.Request) {
 	if t != nil {
 		p.backend.removeTunnel(g, t)
 	}
-	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "duration", time.Since(began))
+	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "took_us", time.Since(began).Microseconds())
 }
 
 // errNotAsked means that a browser was not asked for its health.

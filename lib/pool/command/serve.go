@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -122,6 +123,9 @@ func Serve(c *cli.Context) error {
 	v.Launch, v.State, v.Dir = launch(c, hubs, force), c.State(), state.NewDir()
 	h := &handler{service: v, states: remote.NewServer(statecommand.Store(c))}
 	v.States = h.states.Own()
+	if owner.FD != nil { // the leases of one program, of which it tells itself
+		v.LeaseLevel = slog.LevelDebug
+	}
 	reg, err := registration(c, v, owner.FD != nil)
 	if err != nil {
 		return err
