@@ -15,6 +15,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/state"
+	"btools/lib/tail"
 )
 
 // Socket is the name of the control socket beside the state file.
@@ -153,5 +154,5 @@ func (c *Client) start(ctx context.Context) error {
 	}
 	err = cmd.Wait()
 	return &exit.Error{Code: max(cmd.ProcessState.ExitCode(), exit.Failed),
-		Err: fmt.Errorf("the service of bmcp call does not start (%v): %s", err, strings.TrimSpace(<-said))}
+		Err: fmt.Errorf("the service of bmcp call does not start (%v): %s", err, strings.Join(tail.Text(<-said), "\n"))}
 }

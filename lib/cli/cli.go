@@ -175,15 +175,19 @@ func Run(env *Env, p *Program) int {
 		return 0
 	}
 	if err := checkFiles(); err != nil {
-		return tell(env.Stderr, p, err) // without a timer, for which Go opens files
+		return tell(env, env.Stderr, p, err) // without a timer, for which Go opens files
 	}
-	messages := NewDroppingWriter(env.Stderr)
-	defer messages.Flush(flushBound)
-	return tell(messages, p, run(env, p, messages))
+	dropping := NewDroppingWriter(env.Stderr)
+	defer dropping.Flush(flushBound)
+	var messages io.Writer = dropping
+	if wantsJSON(env) {
+		messages = &jsonLines{w: dropping, name: p.Name}
+	}
+	return tell(env, messages, p, run(env, p, messages))
 }
 
-// tell prints why a program failed and returns its exit code.
-func tell(messages io.Writer, p *Program, err error) int {
+// tell prints why a program failed, in the form of its messages, and returns its exit code.
+func tell(env *Env, messages io.Writer, p *Program, err error) int {
 	var status exit.Status
 	if err == nil {
 		return 0
@@ -191,16 +195,39 @@ func tell(messages io.Writer, p *Program, err error) int {
 	if errors.As(err, &status) {
 		return int(status)
 	}
-	fmt.Fprintf(messages, "%s: %v\n", p.Name, err)
-	code := exit.Failed
-	var e *exit.Error
-	if errors.As(err, &e) {
-		code = e.Code
+	e := &exit.Error{Code: exit.Failed}
+	errors.As(err, &e)
+	if wantsJSON(env) {
+		log := NewLogger(messages, p.Name, "error", "json")
 		if e.Hint != "" {
-			fmt.Fprintf(messages, "%s: hint: %s\n", p.Name, e.Hint)
+			log = log.With("hint", e.Hint)
+		}
+		log.Error(err.Error())
+		return e.Code
+	}
+	fmt.Fprintf(messages, "%s: %v\n", p.Name, err)
+	if e.Hint != "" {
+		fmt.Fprintf(messages, "%s: hint: %s\n", p.Name, e.Hint)
+	}
+	return e.Code
+}
+
+// wantsJSON reports whether messages are JSON, also those about the arguments.
+func wantsJSON(env *Env) bool {
+	format := env.Getenv("BTOOLS_LOG_FORMAT")
+	for i, word := range env.Args {
+		name, value, ok := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		switch {
+		case word == "--":
+			return format == "json"
+		case name != "log-format" || name == word:
+		case ok:
+			format = value
+		case i+1 < len(env.Args):
+			format = env.Args[i+1]
 		}
 	}
-	return code
+	return format == "json"
 }
 
 func run(env *Env, p *Program, messages io.Writer) error {

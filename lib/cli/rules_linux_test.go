@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -337,6 +338,38 @@ func TestLogLevelAndFormat(t *testing.T) {
 	_, _, errs := try(t, do, "", "--log-level=error", "--log-format=json")
 	if !strings.HasPrefix(errs, "{") || !strings.Contains(errs, `"msg":"four","program":"bprog"}`) {
 		t.Errorf("as JSON: %q, want an object with the message and the program", errs)
+	}
+	// Then all lines are JSON: errors, also of the arguments, and what other programs say.
+	for _, c := range []struct {
+		do   func(*Context) error
+		args []string
+		want []string
+	}{
+		{func(*Context) error {
+			return &exit.Error{Code: 69, Err: errors.New("no\ndisplay"), Hint: "use xvfb-run"}
+		},
+			[]string{"--log-format", "json"},
+			[]string{`"level":"ERROR","msg":"no\ndisplay","program":"bprog","hint":"use xvfb-run"}`}},
+		{do, []string{"--log-format=json", "--nothing"}, []string{`"msg":"there is no option --nothing`}},
+		{func(c *Context) error {
+			for _, part := range []string{"other: one\n\n{\"msg\":", "\"two\"}\nthree", "\n"} {
+				io.WriteString(c.Messages, part)
+			}
+			return nil
+		}, []string{"--log-format=json"}, []string{`"msg":"other: one","program":"bprog"}`, `{"msg":"two"}`,
+			`"msg":"three"`}},
+	} {
+		_, _, errs := try(t, c.do, "", c.args...)
+		lines := strings.Split(strings.TrimSuffix(errs, "\n"), "\n")
+		if len(lines) != len(c.want) {
+			t.Errorf("%q prints\n%s", c.args, errs)
+			continue
+		}
+		for i, l := range lines {
+			if !json.Valid([]byte(l)) || !strings.Contains(l, c.want[i]) {
+				t.Errorf("%q prints %s, want %s", c.args, l, c.want[i])
+			}
+		}
 	}
 	for flag, want := range map[string]string{
 		"--log-level=loud": "debug or info or warn or error", "--log-format=xml": "text or json",

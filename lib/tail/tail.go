@@ -4,6 +4,7 @@ package tail
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"strings"
 	"sync"
 )
@@ -44,10 +45,22 @@ func (t *Tail) String() string {
 	return string(b)
 }
 
-// Lines are the lines that are kept, without blank ones.
-func (t *Tail) Lines() (lines []string) {
-	for l := range strings.Lines(t.String()) {
-		if l = strings.TrimRight(l, "\r\n"); strings.TrimSpace(l) != "" {
+// Lines returns the lines that are kept, without blank ones, and messages of programs of
+// ours as they are with --log-format text.
+func (t *Tail) Lines() []string { return Text(t.String()) }
+
+// Text returns the lines of an output as Lines does.
+func Text(output string) (lines []string) {
+	for l := range strings.Lines(output) {
+		var m struct{ Msg, Program, Hint string }
+		switch l = strings.TrimRight(l, "\r\n"); {
+		case strings.TrimSpace(l) == "":
+		case l[0] == '{' && json.Unmarshal([]byte(l), &m) == nil && m.Program != "":
+			lines = append(lines, strings.Split(m.Program+": "+m.Msg, "\n")...)
+			if m.Hint != "" {
+				lines = append(lines, m.Program+": hint: "+m.Hint)
+			}
+		default:
 			lines = append(lines, l)
 		}
 	}

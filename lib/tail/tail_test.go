@@ -50,3 +50,11 @@ func FuzzTail(f *testing.F) {
 		}
 	})
 }
+
+// Messages of a program of ours are the same in both forms.
+func TestText(t *testing.T) {
+	got := Text(`{"a":1}` + "\n" + `{"level":"ERROR","msg":"one\ntwo","program":"b","hint":"three"}` + "\nb: four\r\n")
+	if want := []string{`{"a":1}`, "b: one", "two", "b: hint: three", "b: four"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
