@@ -185,7 +185,8 @@ func TestSystemUnits(t *testing.T) {
 	}
 	p := &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" serve`,
 		w.Dir+"/bin/bpool")}
-	p.Cmd.Env = append(strings.Fields(strings.NewReplacer("%t", run, "%C/bpool", home).Replace(unit["Environment"])),
+	there := strings.NewReplacer("%t", run, "%C/bpool", home, "%S/"+unit["StateDirectory"], home+"/state")
+	p.Cmd.Env = append(strings.Fields(there.Replace(unit["Environment"])),
 		"PATH="+w.Dir+"/bin:"+os.Getenv("PATH"), "PW_MCP_PROXY_BROWSER="+w.Dir+"/bin/fakebrowser")
 	p.Cmd.ExtraFiles, p.Cmd.SysProcAttr, p.Cmd.Dir = []*os.File{f}, as, "/"
 	p.Start()
@@ -205,6 +206,9 @@ func TestSystemUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	client(5000, gid, "state", "import", home+"/shop.json").Wants(t, 0, "")
+	if _, err := os.Stat(home + "/state/btools/states/uid-5000/shop.json"); err != nil {
+		t.Errorf("the state is not in the directory that is kept: %v", err)
+	}
 	if got := client(5000, gid, "state", "list", "-f", "state.name").Out; got != "shop\n" {
 		t.Errorf("a member of the group has the states %q", got)
 	}
