@@ -31,8 +31,8 @@ demo: build ## show the main job: two logins on one browser, a click, a picture,
 deps: ## install what the tests need: browsers, Node.js, npm packages
 	@scripts/install-deps test
 
-test: deps ## install what the tests need and run them, on real browsers; LONG=1: all; RACE=1
-	@$(GO) run -trimpath -tags $(TAGS) ./scripts/suite
+test: deps ## install what the tests need and run them, on real browsers; PKG=./lib/tools; LONG=1: all; RACE=1
+	@$(GO) run -trimpath -tags $(TAGS) ./scripts/suite $(PKG)
 
 cover: deps ## the coverage of each package by the tests, programs included
 	@COVER=1 $(GO) run -trimpath -tags $(TAGS) ./scripts/suite

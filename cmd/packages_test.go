@@ -236,7 +236,10 @@ func TestRelease(t *testing.T) {
 		return string(out)
 	}
 	run(`(cd "$ROOT" && git ls-files -z | xargs -0 cp --parents -t "$OLDPWD"); git init -q; git add -A`)
-	run("scripts/rename-module example.org/a/btools")
+	run("scripts/rename-module github.com/acme/btools")
+	if left := run(`git grep -nw 'O[W]NER' -- ':!lib' ':!cmd/bproxy' ':!scripts/rename-module' || true`); left != "" {
+		t.Errorf("left are\n%s", left)
+	}
 	if left := run(`grep -rnE '"btools/(cmd|lib|scripts)' --include=*.go . || true`); left != "" {
 		t.Errorf("left are\n%s", left)
 	}

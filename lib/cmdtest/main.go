@@ -3,11 +3,13 @@
 package cmdtest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -45,7 +47,7 @@ func Main(m *testing.M) int {
 	os.Setenv("PATH", modules+"/node-linux-"+arch+"/bin:"+os.Getenv("PATH"))
 	os.Setenv("NODE_COMPILE_CACHE", modules+"/.cache/node")
 	if Bin = os.Getenv("BTOOLS_TEST_BIN"); Bin != "" {
-		return m.Run()
+		return runTests(m)
 	}
 	dir, err := os.MkdirTemp("", "bt-bin-")
 	if err != nil {
@@ -62,13 +64,31 @@ func Main(m *testing.M) int {
 	if err := build.Run(); err != nil {
 		return 1
 	}
-	return m.Run()
+	return runTests(m)
 }
 
-// Clients is the directory of the clients of others, in which npm has
+// runTests runs the tests and, if one fails, says what they lacked.
+func runTests(m *testing.M) (code int) {
+	code = m.Run()
+	var missing []string
+	for _, program := range []string{"chromium", "chromium-headless-shell", "firefox-esr", "node"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, program)
+		}
+	}
+	if code != 0 && len(missing) > 0 {
+		fmt.Printf("cmdtest: not installed, and needed by tests: %s: run make deps\n", strings.Join(missing, ", "))
+	}
+	return code
+}
+
+// Clients returns the directory of the clients of others, in which npm has
 // installed them.
 func Clients(t testing.TB) string {
 	t.Helper()
 	dir := Root + "/scripts/clients"
+	if _, err := os.Stat(dir + "/node_modules"); err != nil {
+		t.Fatal("the npm packages of scripts/clients are not installed: run make deps")
+	}
 	return dir
 }

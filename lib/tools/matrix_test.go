@@ -284,7 +284,7 @@ func TestMatrix(t *testing.T) {
 	m.calls = matrixTools(m.site)
 	for _, tool := range table() {
 		if !slices.ContainsFunc(m.calls, func(c [2]string) bool { return c[0] == tool.Name }) {
-			t.Errorf("%s is not in the matrix", tool.Name)
+			t.Errorf("%s is not in the matrix: add a call to matrixTools", tool.Name)
 		}
 	}
 	serveMatrix := func() (*host, *os.Process) {
