@@ -118,6 +118,7 @@ func TestMatrixFirefox(t *testing.T) {
 	if got := interactive(h, `{"interactive":true}`); got != controlsOnly {
 		t.Errorf("the interactive snapshot is\n%s", got)
 	}
+	useForms(t, h)
 	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	h.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_evaluate",
 		`{"function":"async () => { const w = open('/normal'); while (w.location.pathname !== '/normal') `+

@@ -39,17 +39,21 @@ const isInside = (el, outer) => {
   return false
 }
 
-// receives says whether a click on the element at the point is one on el: it is in
+// takesClicks selects the elements in a label whose clicks are not the label's.
+const takesClicks = 'a[href], area[href], audio[controls], button, details, iframe, input, select, textarea, ' +
+  'video[controls]'
+
+// receives returns whether a click on the element at the point is one on el: it is in
 // it, or in its label, or el is in its label.
 function receives(el, hit) {
   if (isInside(hit, el)) return true
   const label = hit.closest?.('label')
-  if (label?.control && isInside(label.control, el)) return true
+  if (label?.control && isInside(label.control, el)) return !label.contains(hit.closest(takesClicks))
   const own = el.closest('label')
   return !!own?.control && own.control === hit
 }
 
-// pointIn is where to click an element: the middle of its first box, as far as it
+// pointIn returns where to click an element: the middle of its first box, as far as it
 // is in the viewport. It is null if none of it is.
 function pointIn(el) {
   for (const r of el.getClientRects()) {
@@ -58,6 +62,17 @@ function pointIn(el) {
     if (right - left >= 1 && bottom - top >= 1) return { x: (left + right) / 2, y: (top + bottom) / 2 }
   }
   return null
+}
+
+// pointOf returns where to click a box of an element, and what is hit there. In a label, of which
+// a link may have the middle, it is the first of some places that the element receives.
+function pointOf(el, box) {
+  const middle = pointIn(box)
+  if (!middle || box === el) return middle && { point: middle, hit: topAt(middle.x, middle.y) }
+  const r = box.getBoundingClientRect()
+  const all = [middle, ...[0.1, 0.9, 0.3, 0.7].map((k) => ({ x: r.left + k * r.width, y: middle.y }))]
+    .map((point) => ({ point, hit: topAt(point.x, point.y) }))
+  return all.find(({ hit }) => hit && receives(el, hit)) ?? all[0]
 }
 
 // controlOf is the control that a label is for, or the element itself.
@@ -90,7 +105,7 @@ const alignments = ['nearest', 'center', 'end', 'start']
 // time is up it throws a Fault that says what was missing.
 async function ready({ target, needs, ms }) {
   const end = performance.now() + ms
-  const tries = { unpainted: 0, scrolled: 0, covered: false }
+  const tries = { unpainted: 0, scrolled: 0, boxes: 0, covered: false }
   let missing = ''
   for (let n = 0; ; n++) {
     const el = only(target)
@@ -109,13 +124,12 @@ async function ready({ target, needs, ms }) {
   }
 }
 
-// tryReady looks once. Where something covers the element, it is scrolled to another
-// place of the viewport the next time.
+// tryReady looks once. Where something covers the element, the next of its boxes is tried, and
+// after the last one it is scrolled to another place of the viewport.
 async function tryReady(el, needs, tries) {
   const what = describe(el)
-  if (!isVisible(el)) {
-    return { missing: `${what} is not visible` }
-  }
+  const boxes = boxesOf(el)
+  if (!boxes.length) return { missing: `${what} is not visible` }
   if (needs.enabled && isDisabled(el)) return { missing: `${what} is disabled` }
   if (needs.editable) {
     const to = controlOf(el)
@@ -126,24 +140,24 @@ async function tryReady(el, needs, tries) {
     if (to.readOnly || ariaFlag(to, 'readonly') === 'true') return { missing: `${describe(to)} is read-only` }
   }
   if (!needs.point) return { ok: true }
-  if (!pointIn(el) || tries.covered) {
+  const box = boxes[tries.boxes % boxes.length]
+  if (!pointIn(box) || tries.covered) {
     const at = alignments[tries.scrolled++ % alignments.length]
-    el.scrollIntoView({ block: at, inline: at, behavior: 'instant' })
+    box.scrollIntoView({ block: at, inline: at, behavior: 'instant' })
     tries.covered = false
   }
-  const before = el.getBoundingClientRect()
+  const before = box.getBoundingClientRect()
   const painted = await frame()
   if (!el.isConnected) return { missing: `${what} was removed from the page` }
   if (!painted && tries.unpainted++ < mostUnpainted) return { missing: `${what} is not painted` }
-  if (isAnimated(el) || !sameBox(before, el.getBoundingClientRect())) return { missing: `${what} does not stop moving` }
-  const point = pointIn(el)
-  if (!point) return { missing: `${what} cannot be scrolled into view` }
-  const hit = topAt(point.x, point.y)
-  if (needs.hit && !(hit && receives(el, hit))) {
-    tries.covered = true
-    return { missing: hit ? `${what} is covered by ${describe(hit)}` : `${what} cannot be clicked there` }
+  if (isAnimated(box) || !sameBox(before, box.getBoundingClientRect())) {
+    return { missing: `${what} does not stop moving` }
   }
-  return { point }
+  const at = pointOf(el, box)
+  if (at && (!needs.hit || at.hit && receives(el, at.hit))) return { point: at.point }
+  tries.covered = ++tries.boxes % boxes.length === 0
+  if (!at) return { missing: `${what} cannot be scrolled into view` }
+  return { missing: at.hit ? `${what} is covered by ${describe(at.hit)}` : `${what} cannot be clicked there` }
 }
 
 // hits says what of a page is at a point in place of an element, "" if it is it.

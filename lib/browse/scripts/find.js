@@ -251,7 +251,7 @@ function byRole(root, spec) {
   }
   const all = []
   for (const el of elementsIn(root)) {
-    if (roleOf(el) === m[1] && isShown(el) && tests.every((t) => t(el, m[1]))) all.push(el)
+    if (roleOf(el) === m[1] && (isShown(el) || labelBoxes(el).length) && tests.every((t) => t(el, m[1]))) all.push(el)
   }
   return all
 }
@@ -374,6 +374,20 @@ const isVisible = (el) => {
   const r = el.getBoundingClientRect()
   return r.width > 0 && r.height > 0 && isShown(el)
 }
+
+// clickedByLabel are the types of inputs that pages hide behind their labels: a click on the
+// label is one on the input.
+const clickedByLabel = new Set(['checkbox', 'file', 'radio'])
+
+// labelBoxes returns the visible labels, and elements in them, that are clicked in place of an
+// input.
+function labelBoxes(el) {
+  if (tagOf(el) !== 'input' || !clickedByLabel.has(el.type)) return []
+  return labelsOf(el).flatMap((label) => [label, ...elementsIn(label)]).filter((box) => box !== el && isVisible(box))
+}
+
+// boxesOf returns what of the page is clicked for an element, the best first.
+const boxesOf = (el) => [...isVisible(el) ? [el] : [], ...labelBoxes(el)]
 
 // only is the one element of a target: of a ref's number, or of a selector that
 // matches one, or one that is visible.

@@ -54,6 +54,7 @@ function nodesOf(el, state, inherits) {
   const children = []
   const isAtom = atomic.has(role) || el.localName === 'iframe' || el.localName === 'select' && role === 'combobox'
   const isField = el.localName === 'input' || el.localName === 'textarea'
+  if (el.localName === 'label') children.push(...hiddenControl(el, state))
   if (before) children.push(before)
   if (el.localName === 'select') {
     for (const option of el.querySelectorAll('option')) {
@@ -91,6 +92,15 @@ function nodesIn(el, state, inherits) {
     if (e instanceof TypeError && el instanceof HTMLFormElement) return [' (a form that cannot be read) ']
     throw e
   }
+}
+
+// hiddenControl returns the node of the input that is not shown itself and that a label, the first
+// one in view, is clicked for.
+function hiddenControl(label, state) {
+  const el = label.control
+  if (!el || isShown(el) || isHiddenFromAria(el)) return []
+  const first = labelBoxes(el)[0]
+  return first && label.contains(first) ? wrap(el, roleOf(el), false, [], state, getComputedStyle(el)) : []
 }
 
 // addsText says whether a rule may add text before or after an element: to ask each one is
