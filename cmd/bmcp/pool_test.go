@@ -95,11 +95,14 @@ func TestMCPPoolService(t *testing.T) {
 	for _, program := range [][]string{{"bmcp", "--pool"}, {"bpool", "lease"}} {
 		w.Run(program[0], program[1:]...).Wants(t, 64, "several bpool services run, name one by --socket: "+w.Dir+"/")
 	}
-	m = w.MCP(nil, "--socket", w.Dir+"/c.sock", "--mcp", "kid="+cmdtest.FakeChild())
-	if pool := on(m); pool != "C" {
-		t.Errorf("it is on pool %v", pool)
+	named := []string{"BTOOLS_POOL_SOCKET=" + w.Dir + "/b.sock"}
+	for want, arg := range map[string]string{"B": "--pool", "C": "--socket=" + w.Dir + "/c.sock"} {
+		m = w.MCP(named, arg, "--mcp", "kid="+cmdtest.FakeChild())
+		if pool := on(m); pool != want {
+			t.Errorf("with %s it is on pool %v", arg, pool)
+		}
+		m.End()
 	}
-	m.End()
 }
 
 // A host keeps the instances that it has used, as long as it uses them; another

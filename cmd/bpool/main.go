@@ -17,7 +17,7 @@ import (
 
 func main() {
 	socket := &ucli.StringFlag{Name: "socket",
-		Usage: "use the control socket `FILE` (default: beside the state file)"}
+		Usage: "use the control socket `FILE` (default: $BTOOLS_POOL_SOCKET, else beside the state file)"}
 	config := &ucli.StringFlag{Name: "config",
 		Usage: "read `FILE` (default: $XDG_CONFIG_HOME/btools/pool.toml, else /etc/btools/pool.toml)"}
 	envFile := &ucli.StringFlag{Name: "env-file",

@@ -192,8 +192,9 @@ func TestSystemUnits(t *testing.T) {
 	p.Start()
 	client := func(uid, gid uint32, args ...string) cmdtest.Result {
 		t.Helper()
-		c := w.Cmd(w.Dir+"/bin/bpool", append(args, "--socket", socket)...)
-		c.Env = []string{"HOME=/nonexistent", "BTOOLS_STATE=" + home + "/none/state.json"}
+		c := w.Cmd(w.Dir+"/bin/bpool", args...)
+		c.Env = []string{"HOME=/nonexistent", "BTOOLS_STATE=" + home + "/none/state.json",
+			"BTOOLS_POOL_SOCKET=" + socket}
 		c.Dir, c.Stdin = "/", strings.NewReader("")
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 		var errs strings.Builder

@@ -30,6 +30,7 @@ import (
 	"btools/lib/jsonrpc"
 	"btools/lib/lifetime"
 	"btools/lib/mcp/child"
+	"btools/lib/pool/locate"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/register"
@@ -201,6 +202,11 @@ func target(c *cli.Context) (t calls.Target, err error) {
 	}
 	if c.IsSet("profile") {
 		t.Options = append(t.Options, "--shared")
+	}
+	if c.Bool("pool") && !c.IsSet("socket") {
+		if path := locate.Socket("", c.Getenv); path != "" { // the service has an environment of its own
+			t.Options = append(t.Options, "--socket="+path)
+		}
 	}
 	return t, nil
 }

@@ -649,7 +649,7 @@ func without(c *cli.Context, why string, but ...string) error {
 
 // served are the browsers of the bpool service that runs.
 func served(c *cli.Context) (source.Source, error) {
-	store, socket := c.State(), c.String("socket")
+	store, socket := c.State(), locate.Socket(c.String("socket"), c.Getenv)
 	// That there is none, or no such state, is to be said before a host has come.
 	conn, err := locate.Dial(context.Background(), store, socket)
 	if err != nil {

@@ -30,10 +30,14 @@ import (
 	"btools/lib/states"
 )
 
+// socketOf returns the control socket that --socket or the environment names; "": neither
+// does.
+func socketOf(c *cli.Context) string { return locate.Socket(c.String("socket"), c.Getenv) }
+
 // dial connects to the service: to that of --socket, or to the one that is
 // running.
 func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
-	return locate.Dial(ctx, c.State(), c.String("socket"))
+	return locate.Dial(ctx, c.State(), socketOf(c))
 }
 
 // call makes one call to the service.
@@ -367,7 +371,7 @@ func requestLease(ctx context.Context, c *cli.Context, p api.LeaseRequest) (*con
 	if p.Timeout != nil {
 		most = min(most, time.Duration(*p.Timeout)*time.Millisecond)
 	}
-	cl, err := locate.Await(ctx, c.State(), c.String("socket"), most)
+	cl, err := locate.Await(ctx, c.State(), socketOf(c), most)
 	r := &record.Record{}
 	if err == nil {
 		callCtx, cancel := ctx, context.CancelFunc(func() {})

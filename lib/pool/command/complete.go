@@ -40,8 +40,8 @@ func running(c *cli.Completion) string {
 		})
 		return f
 	}
-	socket := c.String("socket")
-	if !c.IsSet("socket") {
+	socket := socketOf(c.Context)
+	if socket == "" {
 		if shared, _ := locate.Running(context.Background(), alive(c.State())); len(shared) == 1 {
 			return shared[0].Control
 		}
@@ -124,14 +124,14 @@ func Leases(c *cli.Completion) {
 
 // StateNames offers the states that leases can start with.
 func StateNames(c *cli.Completion) {
-	if socket := running(c); socket != "" || !c.IsSet("socket") {
+	if socket := running(c); socket != "" || socketOf(c.Context) == "" {
 		statecommand.Offer(c, socket)
 	}
 }
 
 // StateArgument offers what the commands for states take.
 func StateArgument(c *cli.Completion) {
-	if socket := running(c); socket != "" || !c.IsSet("socket") {
+	if socket := running(c); socket != "" || socketOf(c.Context) == "" {
 		statecommand.OfferArgument(c, socket)
 	}
 }

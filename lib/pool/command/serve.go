@@ -306,7 +306,7 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 		}
 		return ls[0], a.Name, nil
 	}
-	path := c.String("socket")
+	path := socketOf(c)
 	if path != "" {
 		path, err = filepath.Abs(path)
 	} else if path, err = store.Socket("bpool"); err != nil {

@@ -15,7 +15,7 @@ import (
 // States lists, saves or changes the states with which leases start.
 func States(c *cli.Context) error {
 	return statecommand.Run(c, func(ctx context.Context, save bool) (*control.Client, error) {
-		if !save && !c.IsSet("socket") { // none is started for its states
+		if !save && socketOf(c) == "" { // none is started for its states
 			f, err := c.State().Read()
 			if err != nil {
 				return nil, state.Explain(err)

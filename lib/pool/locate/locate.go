@@ -3,10 +3,12 @@
 package locate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -16,13 +18,28 @@ import (
 	"btools/lib/state"
 )
 
+// socketVariable names the control socket for all programs that --socket does not tell.
+const socketVariable = "BTOOLS_POOL_SOCKET"
+
+// Socket returns the path of the control socket that a flag or the environment names; "":
+// neither does.
+func Socket(flag string, getenv func(string) string) string {
+	return cmp.Or(flag, getenv(socketVariable))
+}
+
+// systemSocket is where the system's bpool.socket listens. Tests set it.
+var systemSocket = "/run/bpool.sock"
+
 // Dial connects to the service that listens on the named socket, or to the only
 // one that is running. A service that belongs to another program is found only
 // by its socket.
 func Dial(ctx context.Context, store *state.Store, socket string) (*control.Client, error) {
 	path := socket
 	missing := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path),
-		Hint: "start one with bpool serve, or systemctl --user start bpool"}
+		Hint: "start one with bpool serve, or systemctl --user start bpool.socket"}
+	if path == systemSocket {
+		missing.Hint = "root starts the system's with systemctl start bpool.socket"
+	}
 	if path == "" {
 		f, err := store.Read()
 		if err != nil {
@@ -34,7 +51,10 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 			// systemd may listen for a service that it has not started yet.
 			path = store.SocketPath("bpool")
 			missing.Err = fmt.Errorf("no bpool service runs (looked in %s)", store.Path())
-			if len(private) > 0 {
+			if _, err := os.Stat(systemSocket); err == nil {
+				missing.Hint = fmt.Sprintf("the system's listens on %s: use --socket %[1]s, or set %s=%[1]s",
+					systemSocket, socketVariable)
+			} else if len(private) > 0 {
 				missing.Hint = fmt.Sprintf("the one with pid %d belongs to the program that runs it; "+
 					"use --socket %s to connect to it",
 					private[0].Process.PID, private[0].Control)
@@ -52,8 +72,15 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, missing
 	}
+	if errors.Is(err, fs.ErrPermission) && path == systemSocket {
+		err = &exit.Error{Code: exit.Failed, Err: err, Hint: "its users are in the group " + systemGroup +
+			", as root: usermod -aG " + systemGroup + " NAME; it counts from the next login on"}
+	}
 	return c, err
 }
+
+// systemGroup is the group of the system's socket, which btools.sysusers makes.
+const systemGroup = "btools"
 
 // StartWait is how long a lease waits for a service that starts just now, such as in a
 // script after bpool serve &, or after an update.

@@ -100,12 +100,26 @@ func TestRunningPools(t *testing.T) {
 	if who, _ := found(two); who != "two" {
 		t.Errorf("by its name: %q", who)
 	}
-	if _, code := found(dir + "/none.sock"); code != exit.Unavailable {
-		t.Errorf("none is there: %d", code)
+	if hint, code := found(dir + "/none.sock"); code != exit.Unavailable || !strings.Contains(hint, "bpool serve") {
+		t.Errorf("none is there: %d, %s", code, hint)
+	}
+	systemSocket = dir + "/system.sock"
+	if hint, code := found(systemSocket); code != exit.Unavailable ||
+		!strings.Contains(hint, "systemctl start bpool.socket") {
+		t.Errorf("the system's is not there: %d, %s", code, hint)
 	}
 	// Where systemd listens for a service that it has not started yet, that one
 	// is used.
 	store.Update(t.Context(), func(f *state.File) error { f.Pools = nil; return nil })
+	system, err := net.Listen("unix", systemSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer system.Close()
+	if hint, code := found(""); code != exit.Unavailable ||
+		!strings.Contains(hint, "BTOOLS_POOL_SOCKET="+systemSocket) {
+		t.Errorf("the system's alone is there: %d, %s", code, hint)
+	}
 	l, err := net.Listen("unix", store.SocketPath("bpool"))
 	if err != nil {
 		t.Fatal(err)
