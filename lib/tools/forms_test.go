@@ -24,6 +24,10 @@ func fill(target, kind, value, want string) [3]string {
 		target, kind, value), want}
 }
 
+func types(target, text, want string) [3]string {
+	return [3]string{"browser_type", fmt.Sprintf(`{"target":%q,"text":%q}`, target, text), want}
+}
+
 func clicks(target, want string) [3]string {
 	return [3]string{"browser_click", `{"target":` + quoted(target) + `}`, want}
 }
@@ -66,6 +70,38 @@ var formPages = []formPage{
 			fill("#c", "checkbox", "false", `Set checkbox "Size" to false`),
 			js(checkedIDs+" + location.hash", `"abdefgh"`),
 			{"browser_find", `{"text":"Nowhere"}`, "No matches found"},
+		}},
+	// A value that an input refuses leaves the old one as it is.
+	{"values", `<input type=date id=date value=2026-01-02><input type=time id=time value=01:02>
+		<input type=datetime-local id=local value=2026-01-02T03:04><input type=month id=month value=2026-01>
+		<input type=week id=week value=2026-W01><input type=color id=color value="#010203">
+		<input type=range id=range max=10 step=2 value=4><input type=number id=number value=7>
+		<script>said = ''; for (const type of ['input', 'change']) document.addEventListener(type, (e) => {
+		said += e.target.id[0] })</script>`,
+		[][3]string{
+			types("#date", "tomorrow", `!"tomorrow" is not a value of an input of the type date: textbox takes values `+
+				`such as 2026-01-31`),
+			types("#time", "25:00", "!takes values such as 13:30"),
+			types("#local", "2026-02-30T00:00", "!takes values such as 2026-01-31T13:30"),
+			types("#month", "2026-13", "!takes values such as 2026-01"),
+			types("#week", "this one", "!takes values such as 2026-W05"),
+			types("#color", "nocolor", "!takes values such as #ff8800"),
+			types("#range", "50", "!takes numbers from 0 to 10 in steps of 2"),
+			types("#range", "5", "!takes numbers"),
+			types("#number", "0x10", `!"0x10" is not a number`),
+			js(`said + [...document.querySelectorAll('input')].map((e) => e.value)`,
+				`"2026-01-02,01:02,2026-01-02T03:04,2026-01,2026-W01,#010203,4,7"`),
+			types("#date", "2026-11-25", "Typed into"),
+			types("#time", "", "Typed into"),
+			types("#local", "2026-11-25 10:30", "Typed into"),
+			types("#month", "2026-11", "Typed into"),
+			types("#week", "2026-W48", "Typed into"),
+			types("#color", "#000000", "Typed into"),
+			types("#range", "8", "Typed into"),
+			types("#number", "1e2", "Typed into"),
+			js(`[...document.querySelectorAll('input')].map((e) => e.value).join()`,
+				`"2026-11-25,,2026-11-25T10:30,2026-11,2026-W48,#000000,8,1e2"`),
+			js("said", `"ddttllmmwwccrrn"`),
 		}},
 }
 

@@ -175,7 +175,35 @@ function innerOrigin({ target }) {
   }
 }
 
-const setsValue = new Set(['color', 'date', 'datetime-local', 'month', 'range', 'time', 'week'])
+// valueForms are the types of inputs whose value is set as a whole, each with an example of one.
+const valueForms = {
+  color: '#ff8800', date: '2026-01-31', 'datetime-local': '2026-01-31T13:30', month: '2026-01', range: '', time: '13:30',
+  week: '2026-W05',
+}
+
+// madeOf returns what an input makes of a value, null if it refuses it. The input itself keeps
+// what it has.
+function madeOf(el, value) {
+  const probe = el.cloneNode()
+  probe.value = value
+  const made = probe.value
+  switch (el.getAttribute('type')?.toLowerCase()) {
+    case 'color': return made !== '#000000' || value === made ? made : null
+    case 'range': return value.trim() && Number(value) === Number(made) ? made : null
+    // Browsers that do not know these two take any text.
+    case 'month': return !value || /^\d{4,}-(0[1-9]|1[0-2])$/.test(value) ? made : null
+    case 'week': return !value || /^\d{4,}-W(0[1-9]|[1-4]\d|5[0-3])$/.test(value) ? made : null
+  }
+  return made || !value ? made : null
+}
+
+// refusal returns the fault of an input that does not take a value.
+function refusal(el, value) {
+  const type = el.getAttribute('type').toLowerCase()
+  const wants = type === 'range'
+    ? `numbers from ${el.min || 0} to ${el.max || 100} in steps of ${el.step || 1}` : `values such as ${valueForms[type]}`
+  return new Fault(`${JSON.stringify(value)} is not a value of an input of the type ${type}: ${describe(el)} takes ${wants}`)
+}
 
 // fill prepares an editable element for text that is inserted: it has the focus,
 // and what it has is selected. It returns false if nothing is to be inserted any
@@ -187,15 +215,14 @@ function fill({ target, value }) {
     if (['checkbox', 'radio', 'file', 'button', 'submit', 'reset', 'image'].includes(el.type)) {
       throw new Fault(`${describe(el)} is an input of the type ${el.type}, which takes no text`)
     }
-    if (el.type === 'number' && value !== '' && isNaN(Number(value))) {
+    if (el.type === 'number' && madeOf(el, value.trim()) === null) {
       throw new Fault(`${JSON.stringify(value)} is not a number, and ${describe(el)} takes only numbers`)
     }
-    if (setsValue.has(el.type)) {
+    if (Object.hasOwn(valueForms, el.getAttribute('type')?.toLowerCase())) {
+      const made = madeOf(el, value)
+      if (made === null) throw refusal(el, value)
       el.focus()
-      el.value = value
-      if (el.value !== value && el.type !== 'color') {
-        throw new Fault(`${JSON.stringify(value)} is not a value of an input of the type ${el.type}`)
-      }
+      el.value = made
       changed(el)
       return false
     }
