@@ -220,17 +220,21 @@ func compact(raw json.RawMessage) string {
 	return b.String()
 }
 
-// Write writes one record.
+// Write writes one record. With --field, one that has none of the fields is left out.
 func (o *Output) Write(r *record.Record) error {
 	line := r.Line()
 	switch {
 	case o.fields != nil:
-		vals := make([]string, len(o.fields))
+		vals, hasAny := make([]string, len(o.fields)), false
 		for i, f := range o.fields {
-			raw, _ := lookup(line, f)
+			raw, has := lookup(line, f)
+			hasAny = hasAny || has
 			if vals[i] = value(raw); o.safe {
 				vals[i] = terminal.Printable(vals[i])
 			}
+		}
+		if !hasAny {
+			return nil
 		}
 		line = []byte(strings.Join(vals, "\t") + "\n")
 	case o.table != nil:

@@ -215,8 +215,8 @@ func TestFormOfTheOutput(t *testing.T) {
 		"a table on a terminal":      {true, "", asTable},
 		"records on a terminal":      {true, "--output json", asRecords},
 		"a table in a file":          {false, "--output=table", asTable},
-		"fields":                     {false, "-f port,instance.id,instance.http_url", "7.0\ta\\tb\x1b\t\n\t\t\n"},
-		"fields on a terminal":       {true, "--field instance.id", "a\\tb\\x1b\n\n"},
+		"fields":                     {false, "-f port,instance.id,instance.http_url", "7.0\ta\\tb\x1b\t\n"},
+		"fields on a terminal":       {true, "--field instance.id", "a\\tb\\x1b\n"},
 		"a whole member as a field":  {false, "-f v,instance", "1\t{\"id\":\"a\\tb\\u001b\",\"http_url\":null}\n1\t\n"},
 		"a field with spaces around": {false, "--field= v", "1\n1\n"},
 	} {
