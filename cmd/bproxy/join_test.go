@@ -39,6 +39,11 @@ func TestJoin(t *testing.T) {
 	if got := w.Run("bproxy", "session", "list", "--port="+port).Out; !strings.Contains(got, `"name":"`+name+`"`) {
 		t.Errorf("the sessions of the hub are %s", got)
 	}
+	// The browser is somebody's own: its process and its profile are not known.
+	if got := w.Run("bproxy", "list").Out; strings.Contains(got, `"pid":0`) ||
+		strings.Contains(got, `"user_data_dir":`) {
+		t.Errorf("the record of a browser that has joined is %s", got)
+	}
 	w.Run("bproxy", "join", "--timeout=200ms").Wants(t, 75, "no free browser has joined in time")
 
 	first.Cmd.Process.Signal(syscall.SIGTERM)

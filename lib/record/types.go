@@ -90,9 +90,11 @@ type Lease struct {
 
 // Instance is a running browser, the member "instance".
 type Instance struct {
-	ID            string `json:"id"`
-	PID           int    `json:"pid"`
-	SupervisorPID int    `json:"supervisor_pid"`
+	ID string `json:"id"`
+	// PID is missing if it has joined by its extension, SupervisorPID and UserDataDir also
+	// if other leases use it: they are not the holder's.
+	PID           int    `json:"pid,omitempty"`
+	SupervisorPID int    `json:"supervisor_pid,omitempty"`
 	Protocol      string `json:"protocol"`
 	// Host, Port, HTTPURL and WSURL are missing if the browser listens on no port: the
 	// program that owns it drives it by a pipe.
@@ -100,7 +102,7 @@ type Instance struct {
 	Port        int    `json:"port,omitempty"`
 	HTTPURL     string `json:"http_url,omitempty"`
 	WSURL       string `json:"ws_url,omitempty"`
-	UserDataDir string `json:"user_data_dir"`
+	UserDataDir string `json:"user_data_dir,omitempty"`
 	Temporary   bool   `json:"temporary"` // the profile is deleted when the browser ends
 	Headless    bool   `json:"headless"`
 	Sandbox     bool   `json:"sandbox"`         // the browser's own is on
