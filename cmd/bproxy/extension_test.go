@@ -282,6 +282,7 @@ func TestJoinWithoutPairing(t *testing.T) {
 	register := func(p *cmdtest.Proxy, origin string) (place struct {
 		InstanceID string
 		Port       int
+		Error      struct{ Message string }
 	}, status int) {
 		t.Helper()
 		r, _ := http.NewRequest("POST", p.URL+"/register",
@@ -299,11 +300,13 @@ func TestJoinWithoutPairing(t *testing.T) {
 	}
 	const own = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
 	for _, c := range []struct {
-		p      *cmdtest.Proxy
-		origin string
-	}{{paired, own}, {open, ""}, {open, "https://example.org"}, {open, "null"}} {
-		if _, status := register(c.p, c.origin); status != http.StatusForbidden {
-			t.Errorf("a registration from %q: %d", c.origin, status)
+		p            *cmdtest.Proxy
+		origin, want string
+	}{{paired, own, "is not allowed"}, {open, "", "needs one Origin, which begins with chrome-extension://"},
+		{open, "https://example.org", "is not allowed"}, {open, "null", "is not allowed"}} {
+		if place, status := register(c.p, c.origin); status != http.StatusForbidden ||
+			!strings.Contains(place.Error.Message, c.want) {
+			t.Errorf("a registration from %q: %d %s", c.origin, status, place.Error.Message)
 		}
 	}
 	place, status := register(open, own)

@@ -194,7 +194,12 @@ func (h *Hub) register(w http.ResponseWriter, r *http.Request) (*Place, *guard.R
 	if err := json.NewDecoder(body).Decode(&reg); err != nil {
 		return nil, guard.Refuse(http.StatusBadRequest, control.BadRequest, "the body is not a registration: %v", err)
 	}
-	if !h.IsOpenFor(r) && !h.knowsCode(r, reg) {
+	switch {
+	case h.IsOpenFor(r) || h.knowsCode(r, reg):
+	case h.Open:
+		return nil, guard.Refuse(http.StatusForbidden, NotPaired, "without the pairing code only an extension joins: "+
+			"the request needs one Origin, which begins with "+anyExtension)
+	default:
 		return nil, guard.Refuse(http.StatusForbidden, NotPaired, "the pairing code is not the one of this hub")
 	}
 	i, no := h.admit(reg)

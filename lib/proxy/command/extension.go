@@ -229,14 +229,14 @@ func codePath(c *cli.Context) (string, error) {
 	return filepath.Join(filepath.Dir(store.Dir), "pairing-code"), nil
 }
 
-// readCode reads the pairing code. A new one is printed on standard error, and
-// so is any if somebody starts the hub on a terminal.
+// readCode reads the pairing code. A new one is printed on standard error, and so is
+// any if somebody starts the hub on a terminal, unless none is needed.
 func readCode(c *cli.Context, path string) (extension.Code, error) {
 	code, made, err := extension.LoadCode(path)
 	if err != nil {
 		return "", exit.Errorf(exit.Config, "%v", err)
 	}
-	if made || c.AtTerminal() {
+	if (made || c.AtTerminal()) && !c.Bool("no-pairing") {
 		fmt.Fprintf(c.Messages, "bproxy: the pairing code is %v (kept in %s)\n", code, path)
 	}
 	return code, nil
