@@ -169,7 +169,8 @@ func TestMCPChildIsDownloaded(t *testing.T) {
 	m = w.MCP(env, "--mcp", "c=other-mcp@1")
 	cmdtest.Until(t, "the error says why the child is missing", func() bool {
 		r := m.Tool("nonesuch", "{}")
-		return r.Error != nil && strings.Contains(r.Error.Message, "npx cannot fetch other-mcp@1")
+		return r.Error != nil && strings.Contains(r.Error.Message,
+			"npx cannot fetch other-mcp@1: npm has no such package (builtin has the tools of bmcp, ")
 	})
 	m.End()
 	r.Close()

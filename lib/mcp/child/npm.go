@@ -126,6 +126,10 @@ func (p *Programs) fetch(ctx context.Context, pkg string, stderr *stderrTail) (s
 		<-npx.Ended
 		return "", fmt.Errorf("npx has not fetched %s: %w", pkg, context.Cause(ctx))
 	}
+	if err != nil && strings.Contains(stderr.tail.String(), "npm error code E404") {
+		return "", fmt.Errorf("npx cannot fetch %s: npm has no such package (%s has the tools of bmcp, %s those of "+
+			"Playwright)", pkg, Builtin, Playwright)
+	}
 	if err != nil {
 		return "", fmt.Errorf("npx cannot fetch %s: it %s", pkg, stderr.how(err))
 	}
