@@ -186,7 +186,11 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 }
 
 func (s *proxied) status(ctx context.Context) (*record.Record, error) {
-	if s.proxy.Running() == nil {
+	s.uses.mu.Lock()
+	begun := s.path != ""
+	s.uses.mu.Unlock()
+	// The first proxy is started with the first host: it is waited for.
+	if begun && s.proxy.Running() == nil {
 		return nil, nil
 	}
 	return s.control(ctx, "status", options.Options{})
