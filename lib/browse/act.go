@@ -33,8 +33,6 @@ type found struct {
 	at      point // in the tab
 	inFrame point
 	what    string // as results name it
-	role    string
-	tag     string
 
 	downloads bool // it is a link to a file
 }
@@ -50,9 +48,9 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		return found{}, err
 	}
 	var got struct {
-		X, Y            float64
-		What, Role, Tag string
-		Downloads       bool
+		X, Y      float64
+		What      string
+		Downloads bool
 	}
 	left := max(time.Until(end), t.b.of(500*time.Millisecond))
 	err = t.run(ctx, p.frame, "ready", map[string]any{"target": p.find, "needs": n, "ms": left.Milliseconds()}, &got)
@@ -60,8 +58,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		return found{}, fmt.Errorf("%s: %w", target, err)
 	}
 	at := point{got.X, got.Y}
-	f := found{place: p, at: at, inFrame: at, what: got.What, role: got.Role, tag: got.Tag,
-		downloads: got.Downloads}
+	f := found{place: p, at: at, inFrame: at, what: got.What, downloads: got.Downloads}
 	if n.Point && p.frame.parent != nil {
 		x, y, err := p.frame.origin(ctx)
 		if err != nil {
@@ -88,9 +85,6 @@ func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string,
 	f, err := t.ready(ctx, target, forClick)
 	if err != nil {
 		return "", err
-	}
-	if f.tag == "option" {
-		return "", fmt.Errorf("%s is an option of a select: browser_select_option chooses it", f.what)
 	}
 	button, count := o.Button, 1
 	if button == "" {

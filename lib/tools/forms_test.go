@@ -28,6 +28,10 @@ func types(target, text, want string) [3]string {
 	return [3]string{"browser_type", fmt.Sprintf(`{"target":%q,"text":%q}`, target, text), want}
 }
 
+func chooses(target, value, want string) [3]string {
+	return [3]string{"browser_select_option", fmt.Sprintf(`{"target":%q,"values":[%q]}`, target, value), want}
+}
+
 func clicks(target, want string) [3]string {
 	return [3]string{"browser_click", `{"target":` + quoted(target) + `}`, want}
 }
@@ -102,6 +106,31 @@ var formPages = []formPage{
 			js(`[...document.querySelectorAll('input')].map((e) => e.value).join()`,
 				`"2026-11-25,,2026-11-25T10:30,2026-11,2026-W48,#000000,8,1e2"`),
 			js("said", `"ddttllmmwwccrrn"`),
+		}},
+	// An agent sees the labels of options, and means them.
+	{"options", `<select id=a aria-label=Tree><option value=1>Ash<option value=2>Birch<option value=Ash>Cedar</select>
+		<select id=b aria-label=Land><option>--<option value=us>States<option value=usa>States<option value=States>Isle
+		</select><select id=c aria-label=Size><option>One<optgroup label=G disabled><option>Two</optgroup>
+		<optgroup label=A><option value=3>Other</optgroup><optgroup label=B><option value=4>Other</optgroup></select>
+		<input id=d aria-label=Town list=towns><datalist id=towns><option>Rome</datalist>
+		<input id=e aria-label=Street role=combobox><div id=f role=combobox tabindex=0 aria-label=Hat>x</div>`,
+		[][3]string{
+			{"browser_snapshot", `{}`, `- option "Two" [disabled]`},
+			chooses("#a", "Ash", "Chose Ash of"),
+			js("a.value", `"1"`),
+			chooses("#a", "2", "Chose Birch of"),
+			chooses("#b", "States", `!combobox "Land" has 2 options "States": give the value of one, "us", "usa"`),
+			chooses("#b", "usa", "Chose States of"),
+			js("b.value", `"usa"`),
+			chooses("#c", "Two", `!the option "Two" of combobox "Size" is disabled`),
+			chooses("#c", "Other", `!give the value of one, "3" (in "A"), "4" (in "B")`),
+			fill("#c", "combobox", "4", "Chose Other of"),
+			chooses("#c option >> nth=0", "One", `!option "One" is an option of combobox "Size": `+
+				"browser_select_option chooses it there"),
+			clicks("#c option >> nth=0", "!browser_select_option chooses it there"),
+			fill("#d", "combobox", "Rome", `!combobox "Town" is not a select: browser_type types into it`),
+			chooses("#e", "Main", "!types into it, and browser_click chooses from what it then shows"),
+			chooses("#f", "Fez", `!combobox "Hat" is not a select: click it, and then its option`),
 		}},
 }
 

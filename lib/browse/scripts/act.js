@@ -111,11 +111,13 @@ async function ready({ target, needs, ms }) {
     const el = only(target)
     if (!el) missing = `nothing matches ${JSON.stringify(target)}`
     else {
+      if (needs.enabled && el.matches('select option')) {
+        throw new Fault(`${describe(el)} is an option of ${describe(el.closest('select'))}: ` +
+          'browser_select_option chooses it there')
+      }
       const got = await tryReady(el, needs, tries)
       if (got.point || got.ok) {
-        return {
-          ...got.point, what: describe(el), role: roleOf(el), tag: el.localName, downloads: !!el.closest('a[download]'),
-        }
+        return { ...got.point, what: describe(el), downloads: !!el.closest('a[download]') }
       }
       missing = got.missing
     }
@@ -247,22 +249,45 @@ function changed(el) {
 // choose selects options by their label or value, and returns the labels.
 function choose({ target, values }) {
   const el = controlOf(only(target))
-  if (el.localName !== 'select') throw new Fault(`${describe(el)} is not a select: click it, and then its option`)
+  if (el.localName !== 'select') throw new Fault(`${describe(el)} is not a select: ${insteadOfChoosing(el)}`)
   if (values.length > 1 && !el.multiple) throw new Fault(`${describe(el)} takes one value, not ${values.length}`)
-  const options = [...el.options]
-  const wanted = values.map((v) => {
-    const option = options.find((o) => o.value === v) ?? options.find((o) => text(o.label) === text(v))
-    if (!option) {
-      const some = options.slice(0, 20).map((o) => JSON.stringify(text(o.label))).join(', ')
-      throw new Fault(`${describe(el)} has no option ${JSON.stringify(v)}: there are ${some}`)
-    }
-    if (option.disabled) throw new Fault(`the option ${JSON.stringify(v)} of ${describe(el)} is disabled`)
-    return option
-  })
+  const wanted = values.map((v) => optionFor(el, v))
   el.focus()
-  for (const o of options) o.selected = wanted.includes(o)
+  for (const o of el.options) o.selected = wanted.includes(o)
   changed(el)
   return wanted.map((o) => text(o.label))
+}
+
+// optionFor returns the option of a select that an agent means: it sees the labels, and values
+// only where an error names them.
+function optionFor(el, v) {
+  const options = [...el.options], same = options.filter((o) => text(o.label) === text(v))
+  const found = same.length ? same : options.filter((o) => o.value === v)
+  if (!found.length) {
+    const some = options.slice(0, 20).map((o) => JSON.stringify(text(o.label))).join(', ')
+    throw new Fault(`${describe(el)} has no option ${JSON.stringify(v)}: there are ${some}`)
+  }
+  const able = found.filter((o) => !isDisabled(o))
+  if (!able.length) throw new Fault(`the option ${JSON.stringify(v)} of ${describe(el)} is disabled`)
+  const option = able.find((o) => o.value === v) ?? able[0]
+  if (option.value !== v && able.some((o) => o.value !== option.value)) {
+    const values = able.map((o) => JSON.stringify(o.value) + groupOf(o)).join(', ')
+    throw new Fault(`${describe(el)} has ${able.length} options ${JSON.stringify(v)}: give the value of one, ${values}`)
+  }
+  return option
+}
+
+// groupOf returns the words for the group of an option, '' if it is in none.
+function groupOf(option) {
+  const group = option.closest('optgroup')
+  return group ? ` (in ${JSON.stringify(text(group.label))})` : ''
+}
+
+// insteadOfChoosing returns what to do with an element that is not a select.
+function insteadOfChoosing(el) {
+  const takesText = el.localName === 'input' && !el.readOnly || el.isContentEditable
+  if (!takesText) return 'click it, and then its option'
+  return 'browser_type types into it' + (el.list ? '' : ', and browser_click chooses from what it then shows')
 }
 
 // checked is the state of a checkbox or a radio button.

@@ -126,7 +126,7 @@ function pseudo(el, which) {
 function optionNode(option, state) {
   const states = []
   if (option.selected) states.push('selected')
-  if (option.disabled) states.push('disabled')
+  if (isDisabled(option)) states.push('disabled')
   const name = clip(text(option.label), mostOfName)
   return { role: 'option', name, states, children: [], el: option, hasRef: false, interactive: true }
 }
