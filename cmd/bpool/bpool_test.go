@@ -302,8 +302,8 @@ func TestPoolDeath(t *testing.T) {
 	r := w.Run("bpool", "serve")
 	r.Wants(t, 75, fmt.Sprintf("already: the bpool service with pid %d", p.Cmd.Process.Pid))
 	r.Wants(t, 75, "bpool serve --socket FILE runs another one")
-	waiter := func() (*exec.Cmd, *strings.Builder) {
-		c := w.Cmd("bpool", "lease", "--timeout", "1m")
+	waiter := func(args ...string) (*exec.Cmd, *strings.Builder) {
+		c := w.Cmd("bpool", append([]string{"lease", "--timeout", "1m"}, args...)...)
 		var errs strings.Builder
 		c.Stderr = &errs
 		c.Start()
@@ -312,15 +312,43 @@ func TestPoolDeath(t *testing.T) {
 	p.Lease()
 	p.Lease()
 	c, errs := waiter()
-	cmdtest.Until(t, "one waits", func() bool { return p.Status().Summary.Waiting == 1 })
+	short := w.Cmd("bpool", "lease")
+	var said strings.Builder
+	short.Stderr = &said
+	cmdtest.Start(t, short)
+	cmdtest.Until(t, "two wait", func() bool { return p.Status().Summary.Waiting == 2 })
 	p.Stop()
-	if c.Wait(); c.ProcessState.ExitCode() != 75 || !strings.Contains(errs.String(), "the service is stopping") {
-		t.Errorf("who waits is told %s", errs.String())
+	// Nobody starts another one in time.
+	if short.Wait(); short.ProcessState.ExitCode() != 75 ||
+		!strings.Contains(said.String(), "the service is stopping") {
+		t.Errorf("who waits without a timeout is told %s", said.String())
 	}
-	w.Clean()
-
+	// But within the time that the other one has.
 	p = w.Pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
-	p.Lease("--instance", "0")
+	if c.Wait(); c.ProcessState.ExitCode() != 0 ||
+		!strings.Contains(errs.String(), "the service is stopping: waiting for the next one") {
+		t.Errorf("who waits for the next service is told %s", errs.String())
+	}
+	// While the service drains, a request waits for the next one, too.
+	drains := w.Cmd("bpool", "serve", "--socket", w.Dir+"/drains.sock", "--drain-timeout", "1m")
+	drains.Env = append(drains.Env, "PW_MCP_PROXY_LAUNCH=false")
+	serving := &cmdtest.Pool{T: t, W: w, Cmd: drains}
+	serving.Start()
+	held := w.Run("bpool", "lease", "--socket", serving.Socket, "-f", "lease.id").Out
+	drains.Process.Signal(syscall.SIGTERM)
+	cmdtest.Until(t, "it drains", func() bool { return strings.Contains(serving.Errs.String(), "stopping: waiting") })
+	w.Run("bpool", "lease", "--socket", serving.Socket, "--timeout", "0").Wants(t, 75, "the service is stopping")
+	c, errs = waiter("--socket", serving.Socket)
+	w.Run("bpool", "release", "--socket", serving.Socket, strings.TrimSpace(held)).Wants(t, 0, "")
+	drains.Wait()
+	next := w.Cmd("bpool", "serve", "--socket", serving.Socket, "--drain-timeout", "0s")
+	next.Env = append(next.Env, "PW_MCP_PROXY_LAUNCH=false")
+	(&cmdtest.Pool{T: t, W: w, Cmd: next}).Start()
+	if c.Wait(); c.ProcessState.ExitCode() != 0 {
+		t.Errorf("who waits during the drain is told %s", errs.String())
+	}
+	cmdtest.Terminate(next)
+
 	p.Cmd.Process.Kill()
 	p.Cmd.Wait()
 	cmdtest.Until(t, "its browsers end", func() bool { return len(w.Ours()) == 0 })
@@ -904,6 +932,15 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	seen("released\t" + l.Lease.Instance)
 	p.Lease("--ttl", "1s")
 	seen("expired")
+	waits := w.Cmd("bpool", "drain", "--wait")
+	var said cmdtest.SyncBuffer
+	waits.Stderr = &said
+	cmdtest.Start(t, waits)
+	cmdtest.Until(t, "it waits", func() bool { return strings.Contains(said.String(), "waiting for 1 lease (bpool") })
+	w.Run("bpool", "release", "--all").Wants(t, 0, "")
+	if err := waits.Wait(); err != nil {
+		t.Errorf("drain --wait ends with %v: %s", err, said.String())
+	}
 	w.Run("bpool", "restart", "B").Wants(t, 69, "no pool is named")
 	w.Run("bpool", "restart").Wants(t, 64, "name the pool")
 	p.Stop()

@@ -90,6 +90,7 @@ func main() {
 			{Name: "drain", Usage: "stop granting leases of a pool, or of all pools", ArgsUsage: "[POOL]",
 				Do: command.Drain,
 				Flags: []ucli.Flag{socket,
+					&ucli.BoolFlag{Name: "wait", Usage: "wait until no instance is leased"},
 					&ucli.BoolFlag{Name: "off", Usage: "grant leases again"}}},
 			{Name: "scale", Usage: "change the number of instances of a pool", ArgsUsage: "POOL N", Do: command.Scale,
 				Flags: []ucli.Flag{socket}},

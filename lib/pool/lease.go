@@ -223,7 +223,7 @@ func (v *Service) grant(l *lease) *Grant {
 	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
 }
 
-var errStopping = control.Errorf(control.TryAgain, "the service is stopping")
+var errStopping = control.Errorf(control.Stopping, "the service is stopping")
 
 // leaseErrorLocked turns an error of the queue into a message that says what
 // the instances are doing.

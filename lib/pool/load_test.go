@@ -193,7 +193,7 @@ func TestStopTellsWhoWaits(t *testing.T) {
 		waiting := []<-chan answer{queueLease(t, v, pool.Request{}), queueLease(t, v, pool.Request{Instance: "0"})}
 		stopping := func(a answer) {
 			t.Helper()
-			if code(a.err) != control.TryAgain || a.err.Error() != "the service is stopping" {
+			if code(a.err) != control.Stopping || a.err.Error() != "the service is stopping" {
 				t.Error(a)
 			}
 		}

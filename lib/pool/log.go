@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -15,14 +16,51 @@ func (v *Service) logEnd(l *lease, why string) {
 		"held_ms", time.Since(l.started).Milliseconds(), "why", why)...)
 }
 
-// logRefusal logs a request that got no lease.
+// logRefusal logs a request that got no lease. One that a service refuses because it stops
+// comes again, until it is another one's.
 func (v *Service) logRefusal(r Request, err error) {
+	if errors.Is(err, errStopping) {
+		return
+	}
 	args := append([]any{"pool", r.Pool, "instance", r.Instance}, caller(r.UID, r.PID, r.user, printable(r.Holder))...)
 	v.logLease("a request got no lease", append(args, "waited_ms", time.Since(r.began).Milliseconds(), "why", err)...)
 }
 
+// logLease logs a message soon, or never if too many are to be logged: a log that blocks
+// holds up no lease.
 func (v *Service) logLease(message string, args ...any) {
-	v.Log.Log(context.Background(), v.LeaseLevel, message, args...)
+	select {
+	case v.unlogged <- func() { v.Log.Log(context.Background(), v.LeaseLevel, message, args...) }:
+	default:
+	}
+}
+
+// maxUnlogged is the number of messages about leases that may wait.
+const maxUnlogged = 1024
+
+// runLog logs the messages about leases until the service ends.
+func (v *Service) runLog() {
+	for {
+		select {
+		case log := <-v.unlogged:
+			log()
+		case <-v.ctx.Done():
+			v.flushLog()
+			return
+		}
+	}
+}
+
+// flushLog logs the messages that wait.
+func (v *Service) flushLog() {
+	for {
+		select {
+		case log := <-v.unlogged:
+			log()
+		default:
+			return
+		}
+	}
 }
 
 // caller returns what the log says of the program that requests a lease.

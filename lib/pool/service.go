@@ -66,6 +66,7 @@ type Service struct {
 	running        sync.WaitGroup
 	uptime         func() time.Duration // includes the machine's sleep
 	userNames      sync.Map             // string by uid
+	unlogged       chan func()          // messages about leases
 	ctx            context.Context
 	stop           context.CancelFunc
 }
@@ -82,7 +83,8 @@ type pool struct {
 // New returns a service; Start starts its pools.
 func New(cfg *config.Config, log *slog.Logger) *Service {
 	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionServers: map[string]*sessionServer{},
-		scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime}
+		scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime,
+		unlogged: make(chan func(), maxUnlogged)}
 }
 
 // Start starts all instances in parallel. The channel is closed when each of
@@ -91,6 +93,7 @@ func (v *Service) Start(ctx context.Context) (ready <-chan struct{}, err error) 
 	v.mu.Lock()
 	v.ctx, v.stop = context.WithCancel(ctx)
 	v.mu.Unlock()
+	v.running.Go(v.runLog)
 	up, err := v.Apply(v.Config)
 	if err != nil {
 		v.stop()
@@ -368,6 +371,7 @@ func (v *Service) Stop() {
 		v.logEnd(l, "the service has ended")
 		v.endOwn(l, false)()
 	}
+	v.flushLog()
 }
 
 // StalledCheck names an instance whose health check is long overdue, or returns

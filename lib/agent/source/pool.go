@@ -126,7 +126,7 @@ func (s *pool) dial(ctx context.Context) (*control.Client, error) {
 	return s.find(ctx)
 }
 
-// call makes one call, and repeats it if the service has ended meanwhile.
+// call makes one call, and repeats it if the service has ended meanwhile, or is about to.
 func (s *pool) call(ctx context.Context, method string, params, result any) (*control.Client, error) {
 	for try := 0; ; try++ {
 		c, err := s.dial(ctx)
@@ -137,7 +137,16 @@ func (s *pool) call(ctx context.Context, method string, params, result any) (*co
 			var e *control.Error
 			if errors.As(err, &e) {
 				s.put(c)
-				return nil, err
+				if e.Code != control.Stopping || s.own != nil {
+					return nil, err
+				}
+				select { // the next one is another service's, with tries of its own
+				case <-time.After(stoppingDelay):
+					try = -1
+					continue
+				case <-ctx.Done():
+					return nil, err
+				}
 			}
 			c.Close()
 		}
@@ -147,6 +156,9 @@ func (s *pool) call(ctx context.Context, method string, params, result any) (*co
 		s.lost(ctx)
 	}
 }
+
+// stoppingDelay is how often a service that stops is asked whether it is another one by now.
+const stoppingDelay = 250 * time.Millisecond
 
 // lost closes the connections to a service that has gone, and gives our own
 // service time to end.

@@ -365,39 +365,75 @@ func Lease(c *cli.Context) error {
 }
 
 // requestLease requests a lease and returns its record and the connection that
-// holds it until it is confirmed.
+// holds it until it is confirmed. A service that stops has a successor, such as after an
+// update, which may have the lease.
 func requestLease(ctx context.Context, c *cli.Context, p api.LeaseRequest) (*control.Client, *record.Record, error) {
-	most := locate.StartWait
+	began, most := time.Now(), locate.StartWait
+	left := func() time.Duration { return time.Duration(*p.Timeout)*time.Millisecond - time.Since(began) }
 	if p.Timeout != nil {
-		most = min(most, time.Duration(*p.Timeout)*time.Millisecond)
+		most = min(most, left())
 	}
-	cl, err := locate.Await(ctx, c.State(), socketOf(c), most)
-	r := &record.Record{}
-	if err == nil {
-		callCtx, cancel := ctx, context.CancelFunc(func() {})
-		if p.Timeout != nil {
-			within := time.Duration(*p.Timeout)*time.Millisecond + answerTimeout
-			callCtx, cancel = context.WithTimeoutCause(ctx, within, noAnswer(within))
+	for stopping := error(nil); ; {
+		cl, r, err := requestOnce(ctx, c, p, most)
+		var e *control.Error
+		switch {
+		case err == nil:
+			return cl, r, nil
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+			if i := (*lifetime.Interrupted)(nil); errors.As(err, &i) {
+				return nil, nil, &exit.Error{Code: exit.Signalled + int(i.Signal),
+					Err: errors.New("interrupted before an instance was leased")}
+			}
+			return nil, nil, err
+		case !errors.As(err, &e) && stopping != nil: // no other has come
+			return nil, nil, exitError(stopping)
+		case e == nil || e.Code != control.Stopping:
+			return nil, nil, exitError(err)
+		case stopping == nil:
+			c.Log.Info("the service is stopping: waiting for the next one")
 		}
-		stopLog := logWaiting(c, p)
-		err = cl.Call(callCtx, "lease", p, r)
-		stopLog()
-		cancel()
+		stopping = err
+		if p.Timeout != nil {
+			if most = left(); most <= 0 {
+				return nil, nil, exitError(err)
+			}
+			began, p.Timeout = time.Now(), new(most.Milliseconds())
+		}
+		select {
+		case <-time.After(stoppingDelay):
+		case <-ctx.Done():
+		}
 	}
+}
+
+// stoppingDelay is how often a service that stops is asked whether it is another one by now.
+const stoppingDelay = 100 * time.Millisecond
+
+// requestOnce requests a lease of the service that runs, or comes within a time.
+func requestOnce(ctx context.Context, c *cli.Context, p api.LeaseRequest, most time.Duration) (*control.Client,
+	*record.Record, error) {
+	cl, err := locate.Await(ctx, c.State(), socketOf(c), most)
+	if err != nil {
+		return nil, nil, err
+	}
+	callCtx, cancel := ctx, context.CancelFunc(func() {})
+	if p.Timeout != nil {
+		within := time.Duration(*p.Timeout)*time.Millisecond + answerTimeout
+		callCtx, cancel = context.WithTimeoutCause(ctx, within, noAnswer(within))
+	}
+	defer cancel()
+	defer logWaiting(c, p)()
+	r := &record.Record{}
+	err = cl.Call(callCtx, "lease", p, r)
 	if ctx.Err() != nil { // even if the answer arrived just now: the connection is closed
 		err = context.Cause(ctx)
 	}
-	if err == nil {
-		return cl, r, nil
-	}
-	if cl != nil {
+	if err != nil {
 		cl.Close()
+		return nil, nil, err
 	}
-	if i := (*lifetime.Interrupted)(nil); errors.As(err, &i) {
-		return nil, nil, &exit.Error{Code: exit.Signalled + int(i.Signal),
-			Err: errors.New("interrupted before an instance was leased")}
-	}
-	return nil, nil, exitError(err)
+	return cl, r, nil
 }
 
 // confirm makes the lease outlive this process.
@@ -586,11 +622,15 @@ func Restart(c *cli.Context) error {
 	return nil
 }
 
-// Drain makes pools stop granting leases, or resume it.
+// Drain makes pools stop granting leases, or resume it. With --wait it returns when the
+// leases have ended.
 func Drain(c *cli.Context) error {
 	name, err := optionalArg(c, "pool")
 	if err != nil {
 		return err
+	}
+	if c.Bool("wait") && c.Bool("off") {
+		return c.UsageError("--wait and --off exclude each other")
 	}
 	var n api.Instances
 	if err := call(c, "drain", api.DrainRequest{Pool: name, Off: c.Bool("off")}, &n); err != nil {
@@ -606,8 +646,21 @@ func Drain(c *cli.Context) error {
 		c.Log.Info(fmt.Sprintf("%s (%s): no more leases are granted until bpool drain --off", what,
 			spell.Count(n.Instances, "instance")))
 	}
+	for waits := false; c.Bool("wait"); time.Sleep(drainInterval) {
+		var st api.PoolsStatus
+		if err := call(c, "status", api.PoolsRequest{Pool: name}, &st); err != nil || st.Summary.Leased == 0 {
+			return err
+		}
+		if !waits {
+			c.Log.Info("waiting for " + pool.Holders(&st, time.Now()))
+			waits = true
+		}
+	}
 	return nil
 }
+
+// drainInterval is how often it is looked whether leases have ended.
+const drainInterval = 200 * time.Millisecond
 
 // Scale changes the number of instances of a pool.
 func Scale(c *cli.Context) error {
