@@ -51,11 +51,17 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		X, Y      float64
 		What      string
 		Downloads bool
+		Frame     int // its number in the frame around it; -1: none
 	}
 	left := max(time.Until(end), t.b.of(500*time.Millisecond))
 	err = t.run(ctx, p.frame, "ready", map[string]any{"target": p.find, "needs": n, "ms": left.Milliseconds()}, &got)
 	if err != nil {
 		return found{}, fmt.Errorf("%s: %w", target, err)
+	}
+	if n.Point || n.Enabled {
+		if err := t.usable(ctx, p.frame, got.Frame); err != nil {
+			return found{}, fmt.Errorf("%s: %w", target, err)
+		}
 	}
 	at := point{got.X, got.Y}
 	f := found{place: p, at: at, inFrame: at, what: got.What, downloads: got.Downloads}
@@ -67,6 +73,17 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		f.at.x, f.at.y = f.at.x+x, f.at.y+y
 	}
 	return f, nil
+}
+
+// usable returns an error if a frame, which has a number in the one around it, is inert.
+func (t *Tab) usable(ctx context.Context, f *frame, number int) error {
+	for ; f.parent != nil && number >= 0; f = f.parent {
+		err := t.run(ctx, f.parent, "usableFrame", map[string]any{"number": number}, &number)
+		if err != nil {
+			return fmt.Errorf("its %w", err)
+		}
+	}
+	return nil
 }
 
 // ClickOptions say how to click.

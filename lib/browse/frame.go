@@ -42,12 +42,14 @@ var (
 	storageScript string
 	//go:embed scripts/verify.js
 	verifyScript string
+	//go:embed scripts/inert.js
+	inertScript string
 	//go:embed scripts/act.js
 	actScript string
 
 	agentScript = sync.OnceValue(func() string {
 		return "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
-			pickScript + storageScript + verifyScript + actScript + "})(); 0"
+			pickScript + storageScript + verifyScript + inertScript + actScript + "})(); 0"
 	})
 )
 

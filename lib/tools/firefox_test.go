@@ -124,6 +124,8 @@ func TestMatrixFirefox(t *testing.T) {
 		`{"function":"async () => { const w = open('/normal'); while (w.location.pathname !== '/normal') `+
 			`await new Promise((done) => setTimeout(done, 10)) }"}`)
 	h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)
+	t.Run("fields", func(t *testing.T) { checkFields(h.as(t), fieldSite(t), onFirefox) })
+	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	m.run(t, h, []matrixState{
 		{"normal", func(h *host) { m.open(h, "/normal") }, "", []string{"browser_click", "browser_wait_for"}},
 		{"dialog", func(h *host) {
@@ -149,6 +151,8 @@ func TestMatrixFirefox(t *testing.T) {
 			m.open(h, "/frame")
 			until(h, "# does not answer", "browser_snapshot", `{}`)
 		}, "a frame does not answer", []string{"browser_wait_for"}},
+		{"modal", func(h *host) { m.open(h, "/modal") }, inertSays, nil},
+		{"inert", func(h *host) { m.open(h, "/inert") }, inertSays, nil},
 		{"stream", func(h *host) { m.open(h, "/stream") }, "", nil},
 		{"never", func(h *host) { m.open(h, "/never") }, "has not answered", nil},
 	})

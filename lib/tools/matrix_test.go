@@ -52,6 +52,12 @@ func matrixSite(t *testing.T) string {
 			return
 		case "/file":
 			w.Header().Set("Content-Disposition", "attachment; filename=file.bin")
+		case "/modal":
+			fmt.Fprint(w, page, `<dialog id=d>News<button>Close</button></dialog><script>d.showModal()</script>`)
+			return
+		case "/inert":
+			fmt.Fprint(w, `<main inert>`, page, `</main><dialog open>News<button>Close</button></dialog>`)
+			return
 		case "/stream":
 			fmt.Fprint(w, page)
 			w.(http.Flusher).Flush()
@@ -198,9 +204,16 @@ func until(h *host, want, tool, args string) {
 	}
 }
 
+// inertSays is what an error may say of a page that bars a person from all but a dialog.
+const inertSays = `is inert: the dialog "News`
+
+// onElements are the tools that act on an element.
+var onElements = []string{"browser_click", "browser_drag", "browser_drop", "browser_fill_form", "browser_hover",
+	"browser_select_option", "browser_type"}
+
 // check calls a tool, which must not last longer than its bound, nor fail for a reason
 // that nobody expects.
-func (m matrix) check(t *testing.T, h *host, c [2]string, says string) {
+func (m matrix) check(t *testing.T, h *host, c [2]string, says string) (isError bool) {
 	t.Helper()
 	text, isError, took := h.call(c[0], c[1])
 	if took > 30*m.second+2*time.Second {
@@ -213,6 +226,7 @@ func (m matrix) check(t *testing.T, h *host, c [2]string, says string) {
 		first, _, _ := strings.Cut(text, "\n### Open")
 		t.Logf("%6d ms %s %s: %.300q", took.Milliseconds(), c[0], c[1], first)
 	}
+	return isError
 }
 
 // run calls the tools in each state. Another tab, whose page is at /healthy, is as it was.
@@ -232,7 +246,9 @@ func (m matrix) run(t *testing.T, h *host, states []matrixState) {
 					continue
 				}
 				s.begin(h)
-				m.check(t, h, c, s.says)
+				if !m.check(t, h, c, s.says) && s.says == inertSays && slices.Contains(onElements, c[0]) {
+					t.Errorf("%s %s is not refused", c[0], c[1])
+				}
 				began := time.Now()
 				h.wants(false, "]("+m.site+"/healthy)", "browser_tabs", `{"action":"select","index":0}`)
 				h.wants(false, "/healthy", "browser_evaluate", `{"function":"() => location.href"}`)
@@ -341,6 +357,8 @@ func TestMatrix(t *testing.T) {
 			h.call("browser_tabs", `{"action":"select","index":2}`)
 		}, "is leaving for|has not answered", []string{"browser_snapshot", "browser_tabs"}},
 		{"stream", func(h *host) { m.open(h, "/stream") }, "", []string{"browser_snapshot"}},
+		{"modal", func(h *host) { m.open(h, "/modal") }, inertSays, []string{"browser_click"}},
+		{"inert", func(h *host) { m.open(h, "/inert") }, inertSays, nil},
 		{"download", func(h *host) { m.open(h, "/file") }, "", nil},
 		{"blank", func(h *host) { m.open(h, "") }, "", nil},
 		{"pdf", func(h *host) { m.open(h, "/pdf") }, "a frame of another site does not answer", nil},

@@ -24,15 +24,36 @@ func (b *Browser) ready(ctx context.Context, target browse.Target, needs ...stri
 		wants[n] = true
 	}
 	var got struct {
-		X, Y float64
-		What string
+		X, Y  float64
+		What  string
+		Frame int // its number in the frame around it; -1: none
 	}
 	err = b.run(ctx, p.context, "ready", map[string]any{"target": p.find, "needs": wants,
 		"ms": actionTimeout.Milliseconds()}, &got)
 	if err != nil {
 		return p, at, "", fmt.Errorf("%s: %w", target, err)
 	}
+	if err = b.usable(ctx, p.context, got.Frame); err != nil {
+		return p, at, "", fmt.Errorf("%s: its %w", target, err)
+	}
 	return p, point{got.X, got.Y}, got.What, nil
+}
+
+// usable returns an error if a document's frame, which has a number in the one around it, is inert.
+func (b *Browser) usable(ctx context.Context, context string, number int) error {
+	for number >= 0 {
+		b.mu.Lock()
+		around, ok := b.parents[context]
+		b.mu.Unlock()
+		if !ok {
+			return nil
+		}
+		if err := b.run(ctx, around, "usableFrame", map[string]any{"number": number}, &number); err != nil {
+			return err
+		}
+		context = around
+	}
+	return nil
 }
 
 // point is a place in a document's viewport, in CSS pixels.

@@ -117,7 +117,7 @@ async function ready({ target, needs, ms }) {
       }
       const got = await tryReady(el, needs, tries)
       if (got.point || got.ok) {
-        return { ...got.point, what: describe(el), downloads: !!el.closest('a[download]') }
+        return { ...got.point, what: describe(el), downloads: !!el.closest('a[download]'), frame: place() }
       }
       missing = got.missing
     }
@@ -130,6 +130,7 @@ async function ready({ target, needs, ms }) {
 // after the last one it is scrolled to another place of the viewport.
 async function tryReady(el, needs, tries) {
   const what = describe(el)
+  if (needs.point || needs.enabled) refuseInert(el)
   const boxes = boxesOf(el)
   if (!boxes.length) return { missing: `${what} is not visible` }
   if (needs.enabled && isDisabled(el)) return { missing: `${what} is disabled` }
@@ -409,6 +410,7 @@ async function run(name, args) {
 const api = {
   snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, rest, page, scale,
   takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
+  usableFrame,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
 globalThis.btools = { run, api }

@@ -41,7 +41,11 @@ const withoutRef = new Set(['rowgroup', 'strong', 'emphasis', 'paragraph', 'code
 // nodesOf are the nodes of an element: lines of the outline, {role, name, states,
 // hasRef, url, children}, where children are nodes and texts.
 function nodesOf(el, state, inherits) {
-  if (isHiddenFromAria(el) || el.inert || !isRendered(el)) return []
+  if (isHiddenFromAria(el) || !isRendered(el)) return []
+  if (isMarkedInert(el) && !state.named) {
+    state.inert ||= isVisible(el) && !!text(el.innerText ?? '')
+    return []
+  }
   if (state.seen++ % 50 === 0 && performance.now() > state.end) state.cut ||= state.seen
   if (state.cut) return []
   const style = getComputedStyle(el)
@@ -306,19 +310,24 @@ function focused() {
 }
 
 // snapshot is the outline of the document, or of one element, as lines, with the
-// lines after which those of frames belong. Refs are numbered from next.
-// After ms it leaves out the rest of the document. Joined, the lines are one text, which
-// Chrome hands on faster.
+// lines after which those of frames belong. Refs are numbered from next. What is inert is
+// left out, unless the element is named, and after ms the rest of the document. Joined, the
+// lines are one text, which Chrome hands on faster.
 function snapshot({ target, next, prefix, depth, boxes, interactive, whole, joined, ms }) {
   const state = {
     next, prefix, depth, boxes, interactive, most: whole ? Infinity : 10000, at: [], active: focused(),
-    end: performance.now() + ms, seen: 0, cut: 0, pseudo: addsText(),
+    end: performance.now() + ms, seen: 0, cut: 0, pseudo: addsText(), named: !!target, inert: false,
   }
-  const root = target ? only(target) : bodyOf(document) ?? rootOf(document)
+  const dialog = target ? null : modalDialog()
+  const root = target ? only(target) : dialog ?? bodyOf(document) ?? rootOf(document)
   const lines = []
   const nodes = root ? nodesOf(root, state, false).filter((n) => !isBlank(n)) : []
   if (interactive) printInteractive(nodes, 0, lines, state)
   else print(nodes, 0, lines, state)
+  if (dialog || state.inert) {
+    lines.push(`# the rest is left out, for it is inert${dialog ? ` while the ${dialogName(dialog)} is open` : ''}: ` +
+      'browser_snapshot with the target body shows it')
+  }
   const all = joined && lines.length ? [lines.join('\n')] : lines
   return { lines: all, frames: state.at, next: state.next, cut: state.cut, page: page() }
 }
