@@ -119,6 +119,15 @@ func TestPageTools(t *testing.T) {
 		}
 		m.Did("browser_snapshot", `{}`)
 		m.Lists("page__buy")
+		// A name is one of the tool of one document: what the host was given is not used on the next page, whether
+		// it goes there by itself or not.
+		m.Refused("no page that this session has shown has a tool page__sell", "page__sell", `{"n":2}`)
+		m.Did("browser_navigate", `{"url":%q}`, strings.Replace(site, "127.0.0.1", "localhost", 1)+"/tools/buy")
+		m.Refused("it was one of "+site+"/tools/buy, and nothing was called", "page__buy", `{"n":3}`)
+		m.Lists("page__buy_2")
+		if got := m.Did("page__buy_2", `{"n":3}`).Text(); !strings.Contains(got, "buy says 3") {
+			t.Errorf("the next page's: %s", got)
+		}
 		m.Did("browser_navigate", `{"url":%q}`, site+"/restless")
 		m.Lists("page__stays")
 		for range 5 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	proto "github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/cdp/jsonv2"
@@ -24,8 +25,16 @@ type PageTool struct {
 	ReadOnly, Consequential, Untrusted bool            // which the page says of it, or of its answers
 	Waits                              bool            // it is a form, which a person is to submit
 	Frame                              string          // as refs have it, such as f1; "": it is the page itself
+	Of                                 *ToolDocument   // that declares it
 
 	session, frame string // that declare it
+}
+
+// ToolDocument is a document that declares tools. No other document has the same pointer.
+type ToolDocument struct {
+	Page string // the address of the page that it is, or is in
+
+	session, frame string
 }
 
 // is reports whether a tool is the one with a name in a frame. A frame that gets a process of its own is in another
@@ -105,7 +114,7 @@ func (t *Tab) addTool(session string, p *webmcp.Tool) {
 		return
 	}
 	tool := PageTool{Name: p.Name, Description: cut(p.Description, maxAbout), session: session,
-		frame: string(p.FrameID)}
+		frame: string(p.FrameID), Of: t.toolDocument(session, string(p.FrameID))}
 	if len(p.InputSchema) <= maxSchema {
 		tool.Schema = slices.Clone(json.RawMessage(p.InputSchema))
 	}
@@ -118,6 +127,17 @@ func (t *Tab) addTool(session string, p *webmcp.Tool) {
 	} else {
 		t.tools = append(t.tools, tool)
 	}
+}
+
+// toolDocument returns the document that a frame of a target shows.
+func (t *Tab) toolDocument(session, frame string) *ToolDocument {
+	is := func(d *ToolDocument) bool { return d.session == session && d.frame == frame }
+	i := slices.IndexFunc(t.declaring, is)
+	if i < 0 {
+		i = len(t.declaring)
+		t.declaring = append(t.declaring, &ToolDocument{t.url, session, frame})
+	}
+	return t.declaring[i]
 }
 
 // dropTools forgets tools.
@@ -139,6 +159,9 @@ func (t *Tab) toolsGone(session, frame string) {
 		return (session == "" || p.session == session) && (frame == "" || p.frame == frame)
 	}
 	t.dropTools(of)
+	t.declaring = slices.DeleteFunc(t.declaring, func(d *ToolDocument) bool {
+		return (session == "" || d.session == session) && (frame == "" || d.frame == frame)
+	})
 	for _, c := range slices.Clone(t.invocations) {
 		if of(&c.tool) {
 			c.err = errLeft
@@ -218,64 +241,95 @@ const (
 	Answered AnswerState = iota
 	Waiting              // for a person, who is to submit the form
 	Left                 // the page has gone, and the answer with it
+	Leaving              // the page is about to go
 	Held                 // by a dialog, which is open
 )
 
 // CallPageTool calls a tool of the page with these arguments, and waits for its answer. Another call of the same form
-// that waits is cancelled: it has one state.
+// that waits is cancelled: it has one state. A page that is leaving is not asked: Chrome may give a command for it to
+// the next one.
 func (t *Tab) CallPageTool(ctx context.Context, p PageTool, args json.RawMessage) (a ToolAnswer, err error) {
+	most := t.b.of(agentTimeout)
+	if err := t.until(ctx, most, func() bool { return !t.isLeaving() }); err != nil {
+		return a, err
+	}
 	if a.Tool = p; p.Waits {
 		t.CancelPageTool(p)
 	}
 	since := t.mark()
-	c := t.invoke(p, args)
-	most := t.b.of(agentTimeout)
-	late := fmt.Errorf("the tool did not answer within %v, and was cancelled", most)
-	inner, cancel := context.WithTimeoutCause(ctx, most, late)
-	defer cancel()
-	var over error
-	gaveUp := t.b.wait(inner, func() bool {
-		over = t.overLocked()
+	c, err := t.invoke(p, args)
+	if err != nil {
+		return a, err
+	}
+	gaveUp := t.until(ctx, most, func() bool {
 		switch {
 		case c.answer != nil:
 			a.Output, err = outputOf(c.answer)
-		case errors.Is(over, errDialog):
-			a.State, c.alone = Held, true
-		case over != nil:
-			err = over
+		case t.overLocked() != nil: // which says more than that its documents have gone
+			return false
 		case c.err != nil && !errors.Is(c.err, errLeft):
 			err = c.err
 		case c.err != nil:
 			a.State = Left
 		case p.Waits && c.begun:
-			a.State, c.alone = Waiting, true
+			a.State = Waiting
 		default:
 			return false
 		}
 		return true
 	})
+	var leaving *leavingError
 	switch {
-	case gaveUp == nil && (err != nil || a.State == Held || !t.hasStarted(since)):
+	case errors.As(gaveUp, &leaving):
+		a.State = Leaving
+	case errors.Is(gaveUp, errDialog):
+		a.State = Held
+	case gaveUp != nil:
+		t.cancel(c)
+		return a, t.noAnswer(p, gaveUp, most)
+	}
+	if a.State == Waiting || a.State == Leaving || a.State == Held {
+		t.leave(c)
+	}
+	if err != nil || a.State == Leaving || a.State == Held || !t.hasStarted(since) {
 		return a, err
-	case gaveUp == nil:
-		return a, t.settle(ctx, since)
 	}
-	t.cancel(c)
-	if errors.Is(gaveUp, late) && !t.answers(p.session) {
-		t.b.conn.Begin(p.session, "Runtime.terminateExecution", nil, nil)
-		if gaveUp = errBusy; p.session != t.main.session {
-			gaveUp = errFrame
-		}
-	}
-	return a, gaveUp
+	return a, t.settle(ctx, since)
 }
 
-// invoke begins a call of a tool.
-func (t *Tab) invoke(p PageTool, args json.RawMessage) *invocation {
+// noAnswer returns why a tool has not answered. If the page runs a script, that is stopped.
+func (t *Tab) noAnswer(p PageTool, why error, most time.Duration) error {
+	switch {
+	case !errors.Is(why, errLate):
+		return why
+	case t.answers(p.session):
+		return fmt.Errorf("the tool did not answer within %v, and was cancelled", most)
+	}
+	t.b.conn.Begin(p.session, "Runtime.terminateExecution", nil, nil)
+	if p.session != t.main.session {
+		return errFrame
+	}
+	return errBusy
+}
+
+// leave has the answer of a call told later.
+func (t *Tab) leave(c *invocation) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if c.alone = true; c.answer != nil && len(t.answered) < maxAnswered { // it has come meanwhile
+		t.answered = append(t.answered, c)
+	}
+}
+
+// invoke begins a call of a tool, if its document is still there.
+func (t *Tab) invoke(p PageTool, args json.RawMessage) (*invocation, error) {
 	c := &invocation{tool: p}
 	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if !slices.Contains(t.declaring, p.Of) {
+		return nil, errLeft
+	}
 	t.invocations = append(t.invocations, c)
-	t.b.mu.Unlock()
 	params := webmcp.InvokeToolParams{FrameID: proto.FrameID(p.frame), ToolName: p.Name, Input: jsonv2.Value(args)}
 	t.b.conn.Begin(p.session, webmcp.InvokeTool.Method, params, func(raw json.RawMessage, err error) {
 		t.b.mu.Lock()
@@ -295,7 +349,7 @@ func (t *Tab) invoke(p PageTool, args json.RawMessage) *invocation {
 			t.forget(c)
 		}
 	})
-	return c
+	return c, nil
 }
 
 // CancelPageTool cancels the calls of a tool that nobody waits for, and reports whether there was one.

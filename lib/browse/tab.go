@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"btools/lib/cdp"
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 )
 
@@ -51,7 +52,8 @@ type Tab struct {
 	errorsTold int // how many of them NewErrors has looked at
 	traffic    traffic
 
-	tools       []PageTool    // that its documents declare
+	tools       []PageTool // that its documents declare
+	declaring   []*ToolDocument
 	toolChanges int           // of them, counted
 	invocations []*invocation // calls of them that are open
 	answered    []*invocation // and those whose answers came when nobody waited
@@ -185,9 +187,21 @@ func (t *Tab) answerOf(ctx context.Context, most time.Duration, session string, 
 		most = answerPatience
 	}
 	most = t.b.of(most)
-	end := time.Now().Add(most)
+	a, err := t.await(ctx, got, result, t.patient(time.Now().Add(most)))
+	switch {
+	case errors.Is(err, errLate):
+		return a, t.late(session, most)
+	case err != nil && ctx.Err() != nil:
+		t.loseUnless(got, session)
+	}
+	return a, err
+}
+
+// patient returns what says why nothing of the tab is waited for any longer, nil if it is, and when to ask again. It is
+// asked with the lock held. A page that is leaving is given some seconds.
+func (t *Tab) patient(end time.Time) func() (error, time.Duration) {
 	stays := time.Now() // the page was not leaving
-	a, err := t.await(ctx, got, result, func() (error, time.Duration) {
+	return func() (error, time.Duration) {
 		now := time.Now()
 		if !t.isLeaving() {
 			stays = now
@@ -204,14 +218,7 @@ func (t *Tab) answerOf(ctx context.Context, most time.Duration, session string, 
 			return &leavingError{t.starting[t.main.id].url}, 0
 		}
 		return nil, min(left, patience)
-	})
-	switch {
-	case errors.Is(err, errLate):
-		return a, t.late(session, most)
-	case err != nil && ctx.Err() != nil:
-		t.loseUnless(got, session)
 	}
-	return a, err
 }
 
 var errLate = errors.New("there was no answer in time")
@@ -255,11 +262,28 @@ func (t *Tab) await(ctx context.Context, got <-chan answer, result any, why func
 			return a, a.into(result)
 		case <-changed:
 		case <-timer.C:
+		case <-t.b.conn.Done():
+			return answer{}, wire.ErrDisconnected
 		case <-ctx.Done():
 			return answer{}, context.Cause(ctx)
 		}
 		timer.Stop()
 	}
+}
+
+// until waits until something is so, as a tool waits for the tab. It is asked with the lock held.
+func (t *Tab) until(ctx context.Context, most time.Duration, is func() bool) error {
+	isSo, patient := errors.New("it is so"), t.patient(time.Now().Add(most))
+	_, err := t.await(ctx, nil, nil, func() (error, time.Duration) {
+		if is() {
+			return isSo, 0
+		}
+		return patient()
+	})
+	if err == isSo {
+		return nil
+	}
+	return err
 }
 
 // begin sends a command to a target of the tab. Its answer comes on the channel.

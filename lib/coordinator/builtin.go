@@ -36,9 +36,9 @@ func (x *builtin) End() {
 }
 
 // serveBuiltin starts the server in bmcp itself for a browser and an audience.
-func (s *Server) serveBuiltin(b source.Browser, to mcp.Audience) child.Starter {
+func (h *Host) serveBuiltin(b source.Browser, to mcp.Audience) child.Starter {
 	return func(context.Context, *child.Spec, child.Endpoint, io.Writer) (child.Program, error) {
-		return s.startBuiltin(b, to)
+		return h.startBuiltin(b, to)
 	}
 }
 
@@ -48,7 +48,8 @@ func undriven(kind string) error {
 		"Playwright, which %s installs", kind, child.Playwright, child.InstallBrowser(kind))
 }
 
-func (s *Server) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, error) {
+func (h *Host) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, error) {
+	s := h.server
 	if b.WSURL == "" && b.BiDi == "" {
 		return nil, undriven(b.Type)
 	}
@@ -61,8 +62,8 @@ func (s *Server) startBuiltin(b source.Browser, to mcp.Audience) (child.Program,
 			Release: s.Release,
 			Own:     source.IsNamed(b.Session), Arguments: s.Source.Kind().Arguments(),
 			Dir: s.Dir, Only: s.Tools, NoImages: s.NoImages,
-			ListPageTools: s.ListPageTools && to == mcp.OfHandshake,
-			AllFiles:      s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
+			ListPageTools: s.ListPageTools && to == mcp.OfHandshake, PageNames: &h.pageNames,
+			AllFiles: s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
 			LoadState: s.stateLoader(),
 			Emptied:   s.Source.Emptied(b),
 			Clients:   func(ctx context.Context) int { return s.Source.Clients(ctx, b) }})

@@ -157,6 +157,9 @@ func (req *request) find(ctx context.Context, tool string) (catalog.Route, bool)
 	if ok {
 		return r, true
 	}
+	if r, ok = h.pageRoute(tool, to); ok {
+		return r, true
+	}
 	h.startAll(to, true)
 	h.server.catalog.Await(ctx, catalog.ListedNow, h.server.Limits.Catalog.List)
 	r, ok = h.tools(to).Route(tool)

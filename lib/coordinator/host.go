@@ -20,6 +20,7 @@ import (
 	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/front"
 	"btools/lib/results"
+	"btools/lib/tools"
 )
 
 // Host is what one host talks to, or all hosts of the stateless protocol, with its children.
@@ -43,8 +44,9 @@ type Host struct {
 
 	handed results.Handed
 
-	paging  sync.Mutex                 // held while the tools of another page are listed
-	current atomic.Pointer[supervisor] // of builtin, for the browser that the host has used last
+	paging    sync.Mutex                 // held while the tools of another page are listed
+	current   atomic.Pointer[supervisor] // of builtin, for the browser that the host has used last
+	pageNames tools.PageNames            // in the lists of all its browsers
 }
 
 // NewHost makes what one host talks to, or several. It calls send for each

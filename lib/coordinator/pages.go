@@ -7,6 +7,7 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/catalog"
 	"btools/lib/tools"
 )
 
@@ -46,6 +47,16 @@ func (h *Host) setPages(sup *supervisor, all []json.RawMessage) {
 	if h.current.Load() == sup {
 		h.showPages()
 	}
+}
+
+// pageRoute returns the route of a tool that a page had: builtin says what has become of it.
+func (h *Host) pageRoute(tool string, to mcp.Audience) (r catalog.Route, ok bool) {
+	if !h.server.ListPageTools || to != mcp.OfHandshake || !strings.HasPrefix(tool, tools.PagePrefix) {
+		return r, false
+	}
+	r, ok = h.tools(to).Route("browser_navigate")
+	r.Name = tool
+	return r, ok && r.Child.Builtin
 }
 
 // usePages notes which browser the host uses.

@@ -39,7 +39,7 @@ func (sup *supervisor) run(ctx context.Context) (*running, error) {
 	s := sup.host.server
 	start := s.Start
 	if sup.child.Builtin {
-		start = s.serveBuiltin(sup.browser, sup.audience)
+		start = sup.host.serveBuiltin(sup.browser, sup.audience)
 	}
 	var err error
 	p.Process, err = child.Start(ctx, start, sup.child, endpointOf(sup.browser), p, s.Stderr, s.Limits.Child)

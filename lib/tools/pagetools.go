@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"btools/lib/blobs"
 	"btools/lib/browse"
@@ -56,15 +53,17 @@ func (r *reply) toolsLine(ctx context.Context, t *browse.Tab) string {
 	if err != nil {
 		return ""
 	}
-	s.named = namedTools{state, toolWords(all)}
+	text, n := toolWords(all)
+	s.named = namedTools{state, text}
 	same := state.Document() == was.state.Document()
-	switch now := s.named.text; {
-	case now == "" && same && was.text != "":
+	switch {
+	case text == "" && same && was.text != "":
 		return "- Page tools: none any more"
-	case now == "", same && now == was.text:
+	case text == "", same && text == was.text && s.told.Load().has(all[:n]):
 		return ""
 	}
-	return "- Page tools: " + s.named.text
+	s.tell(all[:n])
+	return "- Page tools: " + text
 }
 
 // toolsOf are the tools of a page that nobody has asked for. A page that is busy is not waited for, and its script goes
@@ -75,8 +74,8 @@ func (s *Server) toolsOf(ctx context.Context, t *browse.Tab) ([]browse.PageTool,
 	return t.PageTools(ctx)
 }
 
-// toolWords are the tools of a page in a line: add_to_cart(id), search(q, limit?).
-func toolWords(all []browse.PageTool) string {
+// toolWords returns the tools of a page in a line, as add_to_cart(id), search(q, limit?), and how many it names.
+func toolWords(all []browse.PageTool) (line string, named int) {
 	var text strings.Builder
 	const more = ", and %d more: browser_page_tools lists them"
 	room := maxToolLine - len("- Page tools: ") - len(more) - len("1000")
@@ -90,11 +89,11 @@ func toolWords(all []browse.PageTool) string {
 		}
 		if room -= len([]rune(word)); room < 0 {
 			fmt.Fprintf(&text, more, len(all)-i)
-			break
+			return text.String(), i
 		}
 		text.WriteString(word)
 	}
-	return text.String()
+	return text.String(), len(all)
 }
 
 // argumentWords are the names of a tool's arguments, with a question mark if they may be left out.
@@ -149,6 +148,7 @@ func pageTools(ctx context.Context, r *reply, _ none) error {
 		}
 		lines = append(lines, string(jsonrpc.Append(line, "inputSchema", schema.Plain(p.Schema))))
 	}
+	r.server.tell(all)
 	r.say("The page says that it has %s:", spell.Count(len(all), "tool"))
 	r.say("%s", fenced("json", strings.Join(lines, "\n")))
 	return nil
@@ -167,39 +167,22 @@ func pageTool(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	p, err := chosenTool(all, a.Name, a.Frame)
+	r.page = pageState
+	p, err := chosenTool(r.told, all, a.Name, a.Frame)
 	if err != nil {
+		if p.Of != nil {
+			r.server.tell([]browse.PageTool{p})
+		}
 		return err
 	}
 	if !a.Cancel {
 		return r.callPageTool(ctx, t, p, a.Arguments)
 	}
-	r.page = pageState
 	if !t.CancelPageTool(p) {
 		return fmt.Errorf("%s does not wait for a person", schema.Words(p.Name, maxToolWord))
 	}
 	r.did("Cancelled the call of the page's tool %s", schema.Words(p.Name, maxToolWord))
 	return nil
-}
-
-// chosenTool is the tool with a name, in a frame if one is named, or else in the first that has it.
-func chosenTool(all []browse.PageTool, name, frame string) (p browse.PageTool, err error) {
-	var names []string
-	for _, p := range all {
-		shown := schema.Words(p.Name, maxToolWord)
-		if (p.Name == name || shown == name) && (frame == "" || frame == p.Frame) {
-			return p, nil
-		}
-		names = append(names, shown)
-	}
-	where := ""
-	if frame != "" {
-		where = " in the frame " + clipped(frame, maxToolWord)
-	}
-	if near := spell.Nearest(name, names); near != "" && near != name {
-		return p, fmt.Errorf("the page has no tool %q%s: did you mean %s?", name, where, near)
-	}
-	return p, fmt.Errorf("the page has no tool %q%s: browser_page_tools lists those that it has", name, where)
 }
 
 // callPageTool calls a tool of a page, with arguments that its schema allows, and tells what has come of it.
@@ -229,6 +212,8 @@ func (r *reply) callPageTool(ctx context.Context, t *browse.Tab, p browse.PageTo
 			"with this name and cancel cancels it. Its answer comes with a later result.")
 	case browse.Held:
 		r.say("A dialog has opened before the tool answered. Its answer comes with a later result.")
+	case browse.Leaving:
+		r.say("The tool has not answered, and the page is leaving.")
 	case browse.Left:
 		r.page = pageChanges
 		r.say("The page, or its frame, has gone before the tool answered.")
@@ -299,153 +284,4 @@ func (r *reply) lateAnswers(t *browse.Tab) (lines []string) {
 		lines = append(lines, said...)
 	}
 	return lines
-}
-
-// Bounds of the list of a page's tools that a host is given with the others.
-const (
-	maxListed   = 100 // tools: more than 128 in all are too many for some hosts
-	maxListName = 64  // characters of the name of one
-	maxNames    = 5000
-	maxListSize = 64 << 10 // bytes of all, which are in the context of a model as long as the page is open
-)
-
-// PagePrefix begins the name of a page's tool in that list.
-const PagePrefix = "page__"
-
-// listedTools are the names that the tools of a page have in the list of a host, as long as the page is open.
-type listedTools struct {
-	document browse.ToolState
-	names    map[pageKey]string
-	keys     map[string]pageKey
-	last     []json.RawMessage
-}
-
-// pageKey identifies a tool of a page.
-type pageKey struct{ name, frame string }
-
-// listPage are the tools of the page that is open as tools/list has them: those of the last list if the page cannot be
-// asked now.
-func (s *Server) listPage(ctx context.Context) (all []json.RawMessage, err error) {
-	s.mu.Lock()
-	b := s.browser
-	s.mu.Unlock()
-	if b == nil {
-		return nil, nil
-	}
-	t, state := b.Shown()
-	if t == nil {
-		return nil, nil
-	}
-	tools, err := s.toolsOf(ctx, t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := &s.pages
-	if err != nil {
-		return l.last, err
-	}
-	if l.document != state.Document() || len(l.names) > maxNames {
-		*l = listedTools{document: state.Document(), names: map[pageKey]string{}, keys: map[string]pageKey{}}
-	}
-	size := 0
-	for _, p := range tools[:min(maxListed, len(tools))] {
-		about := "A tool of the page. The page says of it: " + schema.Words(p.Description, maxToolText)
-		tool := mcp.NewToolWithRawSchema(l.nameOf(pageKey{p.Name, p.Frame}), about, schema.Plain(p.Schema))
-		if p.Consequential { // that a tool only reads is for a host to believe, not for a page to say
-			tool.Annotations.DestructiveHint = new(true)
-		}
-		raw, _ := json.Marshal(tool)
-		if size += len(raw); size > maxListSize {
-			break
-		}
-		all = append(all, raw)
-	}
-	l.last = all
-	return all, nil
-}
-
-// nameOf is the name of a tool in the list of a host: one that hosts take, and that no other tool of the page has.
-func (l *listedTools) nameOf(key pageKey) string {
-	if name := l.names[key]; name != "" {
-		return name
-	}
-	base := PagePrefix + strings.Map(func(r rune) rune {
-		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-", r) {
-			return r
-		}
-		return '_'
-	}, schema.Words(key.name, maxToolWord))
-	name := base[:min(len(base), maxListName)]
-	for n := 2; ; n++ {
-		if _, used := l.keys[name]; !used {
-			break
-		}
-		end := fmt.Sprintf("_%d", n)
-		name = base[:min(len(base), maxListName-len(end))] + end
-	}
-	l.names[key], l.keys[name] = name, key
-	return name
-}
-
-// listedTool is a tool of the page by its name in the list of a host; nil: it has had no such name.
-func (s *Server) listedTool(name string) *tool {
-	if !s.ListPageTools || !strings.HasPrefix(name, PagePrefix) {
-		return nil
-	}
-	return &tool{Name: name, Do: func(ctx context.Context, r *reply, args json.RawMessage) error {
-		t, err := r.act(ctx)
-		if err != nil {
-			return err
-		}
-		_, state := r.browser.Shown()
-		s.mu.Lock()
-		key, ok := s.pages.keys[name]
-		ok = ok && s.pages.document == state.Document()
-		s.mu.Unlock()
-		all, err := t.PageTools(ctx)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(all, func(p browse.PageTool) bool { return key == pageKey{p.Name, p.Frame} })
-		if !ok || i < 0 {
-			r.page = pageState
-			return fmt.Errorf("the page that is open has no tool %s: browser_page_tools lists those that it has", name)
-		}
-		return r.callPageTool(ctx, t, all[i], args)
-	}}
-}
-
-// Times between two notifications that a page has other tools. A page may change them for ever.
-const (
-	listRest  = 100 * time.Millisecond // in which changes become one
-	listPause = time.Second
-)
-
-// watchTools notifies the host when the page that is open has other tools than before.
-func (s *Server) watchTools(b *browse.Browser) {
-	rest := func(d time.Duration) {
-		select {
-		case <-time.After(d):
-		case <-s.life.Done():
-		}
-	}
-	var told []json.RawMessage
-	for state := (browse.ToolState{}); s.life.Err() == nil && b.AwaitTools(s.life, state) == nil; {
-		rest(listRest)
-		_, state = b.Shown()
-		now, err := s.listPage(s.life)
-		if err != nil { // it is busy, or has a dialog
-			state = browse.ToolState{}
-			rest(listPause - listRest)
-			continue
-		}
-		if slices.EqualFunc(told, now, func(a, b json.RawMessage) bool { return string(a) == string(b) }) {
-			continue
-		}
-		told = now
-		s.out.Write(jsonrpc.Request(nil, "notifications/tools/list_changed", nil), false)
-		rest(listPause - listRest)
-	}
-	if len(told) > 0 && s.life.Err() == nil { // the browser has gone
-		s.out.Write(jsonrpc.Request(nil, "notifications/tools/list_changed", nil), false)
-	}
 }

@@ -15,8 +15,8 @@ import (
 // declares are the features of Chromium by which a page declares tools.
 const declares = "--enable-features=WebMCPTesting,DevToolsWebMCPSupport"
 
-// toolSite serves pages that declare tools, and tells when the one that waits is called.
-func toolSite(t *testing.T) (url string, called <-chan struct{}) {
+// toolSite serves pages that declare tools, tells when the one that waits is called, and answers /gate when it is told.
+func toolSite(t *testing.T) (url string, called <-chan struct{}, gate chan<- struct{}) {
 	t.Helper()
 	const script = `<script>
 		const any = { type: 'object' }
@@ -24,10 +24,14 @@ func toolSite(t *testing.T) (url string, called <-chan struct{}) {
 			description: 'What ' + name + ' does', ...more })
 		const text = (text) => ({ content: [{ type: 'text', text }] })
 	</script>`
-	calls := make(chan struct{}, 10)
+	calls, open := make(chan struct{}, 10), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/called" {
 			calls <- struct{}{}
+			return
+		}
+		if r.URL.Path == "/gate" {
+			<-open
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -64,6 +68,13 @@ func toolSite(t *testing.T) (url string, called <-chan struct{}) {
 			fmt.Fprintf(w, `<script>tool('outer', () => text('of the page'))</script>
 				<iframe src=/inner?same></iframe><iframe allow=tools src=http://%s/inner?other></iframe>`,
 				strings.Replace(r.Host, "127.0.0.1", "localhost", 1))
+		case "/pay":
+			fmt.Fprint(w, `<script>tool('pay', ({ card }) => text(location.search + ' got ' + card), { inputSchema: {
+				type: 'object', properties: { card: { type: 'string' } } } })
+				tool('leaves', () => new Promise(() => { location = '/never' }))
+				tool('orders', () => { location = '/never'; return text('ordered') })</script>`)
+		case "/never":
+			<-r.Context().Done()
 		case "/inner":
 			fmt.Fprintf(w, `<script>tool('inner_%s', () => text('of the frame ' + location.search))
 				tool('both', () => text('both in ' + location.search))
@@ -86,14 +97,14 @@ func toolSite(t *testing.T) (url string, called <-chan struct{}) {
 	}))
 	t.Cleanup(s.Close)
 	t.Cleanup(s.CloseClientConnections)
-	return s.URL, calls
+	return s.URL, calls, open
 }
 
 // A page's own tools are named in the results, are called with arguments that their schemas allow, and what comes of
 // a call is told whatever the page does.
 func TestPageTools(t *testing.T) {
 	t.Parallel()
-	site, called := toolSite(t)
+	site, called, gate := toolSite(t)
 	start := chrometest.StartShellOnPort
 	if isLong {
 		start = chrometest.Start
@@ -154,6 +165,67 @@ func TestPageTools(t *testing.T) {
 		calls(h, false, "/left", "leaves", `{}`)
 		h.wants(false, "Page tools: add_to_cart", "browser_navigate_back", "{}")
 		calls(h, false, "a bare", "word", `{}`)
+	})
+	// What was told of one document is not used on another, which has a tool of the same name.
+	run("elsewhere", func(t *testing.T, h *host) {
+		other := strings.Replace(site, "127.0.0.1", "localhost", 1)
+		pay := `{"name":"pay","arguments":{"card":"4111"}}`
+		goes := func(script, want string) {
+			t.Helper()
+			h.wants(false, "", "browser_evaluate", `{"function":"() => { fetch('/gate').then(() => { `+script+` }) }"}`)
+			gate <- struct{}{}
+			for end := time.Now().Add(time.Minute); !strings.Contains(h.wants(false, "", "browser_console_messages",
+				"{}"), want); {
+				if time.Now().After(end) {
+					t.Fatalf("the page has not gone by %s", script)
+				}
+			}
+		}
+		open(h, "/pay?bank")
+		goes("location = '"+other+"/pay?evil'", "The page went to "+other)
+		s := h.wants(true, "nothing was called", "browser_page_tool", pay)
+		for _, want := range []string{"it was one of " + site + "/pay?bank", "pay(card?)", other + "/pay?evil"} {
+			if !strings.Contains(s, want) {
+				t.Errorf("the refusal does not say %s: %s", want, s)
+			}
+		}
+		h.wants(false, "?evil got 4111", "browser_page_tool", pay)
+		goes("location.reload()", "The page went to "+other)
+		h.wants(true, "nothing was called", "browser_page_tool", pay)
+		h.wants(false, "?evil got 4111", "browser_page_tool", pay)
+		open(h, "/plain") // and by the agent, which is told at once
+		h.wants(true, "has no tool", "browser_page_tool", `{"name":"other"}`)
+		h.wants(true, "it was one of "+other, "browser_page_tool", pay)
+		open(h, "/pay?bank")
+		h.wants(false, "?bank got 4111", "browser_page_tool", pay)
+		// A call that came before the result which tells of the page is not one of its tools.
+		h.begin("browser_navigate", `{"url":`+quoted(site+"/pay?next")+`}`)
+		h.wants(true, "nothing was called", "browser_page_tool", pay)
+		h.wants(false, "?next got 4111", "browser_page_tool", pay)
+		// In a frame.
+		h.wants(false, "pay(card?) in f", "browser_evaluate", `{"function":"() => new Promise((done) => { `+
+			`document.body.innerHTML = '<iframe src=/pay?framed></iframe>'; onmessage = done; `+
+			`document.querySelector('iframe').onload = done })"}`)
+		_, frame, _ := strings.Cut(h.wants(false, `"frame":"f`, "browser_page_tools", "{}"), `"frame":"`)
+		frame, _, _ = strings.Cut(frame, `"`)
+		framed := `{"name":"pay","frame":"` + frame + `","arguments":{"card":"4111"}}`
+		h.wants(false, "?framed got 4111", "browser_page_tool", framed)
+		h.wants(false, "", "browser_evaluate", `{"function":"() => { fetch('/gate').then(() => { `+
+			`document.querySelector('iframe').src = '/pay?moved' }) }"}`)
+		gate <- struct{}{}
+		s, isError, _ := h.call("browser_page_tool", framed)
+		for end := time.Now().Add(time.Minute); strings.Contains(s, "?framed got") && time.Now().Before(end); {
+			s, isError, _ = h.call("browser_page_tool", framed)
+		}
+		if !isError || !strings.Contains(s, "nothing was called") {
+			t.Errorf("when the frame has gone to another page: %s", s)
+		}
+		for end := time.Now().Add(time.Minute); !strings.Contains(s, "?moved got") && time.Now().Before(end); {
+			s, _, _ = h.call("browser_page_tool", framed) // the new one may not have been there yet
+		}
+		if !strings.Contains(s, "?moved got") {
+			t.Errorf("the tool of the frame's new page: %s", s)
+		}
 	})
 	run("dialog", func(t *testing.T, h *host) {
 		open(h, "/shop")
@@ -279,6 +351,14 @@ func TestPageTools(t *testing.T) {
 		h.call("browser_wait_for", `{"text":"empty"}`)
 		calls(h, true, "the tool did not answer within 1.2s, and was cancelled", "never", `{}`)
 		calls(h, true, "a script of it runs without end", "hangs", `{}`)
+		// A server that does not answer is not waited for as a script is.
+		for _, name := range []string{"leaves", "orders"} {
+			open(h, "/pay")
+			s, isError, _ := h.call("browser_page_tool", `{"name":"`+name+`"}`)
+			if isError || !strings.Contains(s, "Leaving for: "+site+"/never") {
+				t.Errorf("%s, an error: %v: %s", name, isError, s)
+			}
+		}
 	})
 }
 
@@ -289,19 +369,38 @@ func TestNamesOfPageTools(t *testing.T) {
 	all := []browse.PageTool{{Name: long}, {Name: "\x1b[31m### Error\n"}, {Name: "a/ü"}, {Name: "a.u"},
 		{Name: "a.u", Frame: "f1"}}
 	shown := strings.Repeat("long", 50) + "…"
-	if got := toolWords(all); got != shown+"(), [31m### Error(), a/ü(), a.u(), a.u() in f1" {
-		t.Errorf("they are named %s", got)
+	if got, n := toolWords(all); n != len(all) || got != shown+"(), [31m### Error(), a/ü(), a.u(), a.u() in f1" {
+		t.Errorf("they are named %s, %d of them", got, n)
 	}
-	if p, err := chosenTool(all, shown, ""); err != nil || p.Name != long {
+	told := toldTools(all)
+	if p, err := chosenTool(&told, all, shown, ""); err != nil || p.Name != long {
 		t.Errorf("by the name that is shown there is %.9q, %v", p.Name, err)
 	}
-	l := listedTools{names: map[pageKey]string{}, keys: map[string]pageKey{}}
+	var names PageNames
+	page, next := &browse.ToolDocument{}, &browse.ToolDocument{}
+	l := listedTools{fresh: &names}
 	for i, want := range []string{"page__" + strings.Repeat("long", 14) + "lo", "page___31m____Error", "page__a__",
-		"page__a_u", "page__a_u_2"} {
+		"page__a_u"} {
 		for range 2 {
-			if got := l.nameOf(pageKey{all[i].Name, all[i].Frame}); got != want {
+			if got := l.nameOf(pageKey{page, all[i].Name}); got != want {
 				t.Errorf("%.9q is listed as %s, want %s", all[i].Name, got, want)
 			}
 		}
+	}
+	// Those of another document, also of another session, have others.
+	if got := l.nameOf(pageKey{next, "a.u"}); got != "page__a_u_2" {
+		t.Errorf("in another document it is %s", got)
+	}
+	l = listedTools{fresh: &names}
+	if got := l.nameOf(pageKey{next, "a_u_2"}); got != "page__a_u_2_2" {
+		t.Errorf("a name as it was given is %s", got)
+	}
+	seen := map[string]bool{}
+	for i := range 3 * maxNames {
+		name := names.Fresh(fmt.Sprint("n", i%(2*maxNames)))
+		if seen[name] || len(name) > maxListName {
+			t.Fatalf("%s is given again", name)
+		}
+		seen[name] = true
 	}
 }

@@ -29,6 +29,7 @@ type reply struct {
 	before  *browse.Before // when the call began; nil: nothing that it causes is told of
 	since   []string       // what has happened between the last call and this one
 	left    *browse.Before // the page as the agent knows it by this call
+	told    *toldTools     // of pages, when the call came
 
 	results    []string
 	actions    []string

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -39,6 +40,7 @@ type Options struct {
 	AllFiles  bool // an agent reads, and pages show, any file, not only those in its directories
 	// ListPageTools lists the tools of the page that is open with the others.
 	ListPageTools bool
+	PageNames     *PageNames // of the tools that it lists; nil: those of this session alone
 
 	Second time.Duration // that bounds are counted in; 0: that of a second
 
@@ -63,8 +65,9 @@ type Server struct {
 	turn  chan struct{}  // has one element: the right to use the page
 	left  *browse.Before // with the page, when the last call ended; nil: there was none
 	named namedTools     // by the results until now; who uses the page has it
-	aside chan struct{}  // has as many as there are hidden pages
-	dial  chan struct{}  // has one while the browser is connected to
+	told  atomic.Pointer[toldTools]
+	aside chan struct{} // has as many as there are hidden pages
+	dial  chan struct{} // has one while the browser is connected to
 	life  context.Context
 
 	firefox *firefox.Browser // nil: not connected; who connects has the right to use it
@@ -88,6 +91,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	s := &Server{Options: o, out: jsonrpc.NewWriter(out, maxWaiting, nil), turn: make(chan struct{}, 1),
 		aside: make(chan struct{}, maxAside), dial: make(chan struct{}, 1),
 		calls: map[string]context.CancelFunc{}, asked: map[string]*roots{}, awaited: map[string]bool{}}
+	s.pages.fresh = o.PageNames
 	s.turn <- struct{}{}
 	ctx, end := context.WithCancel(ctx)
 	s.life = ctx
@@ -299,7 +303,7 @@ func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 	id := string(m.ID)
 	s.mu.Lock()
 	s.calls[id] = cancel
-	before := s.turn
+	told, before := s.told.Load(), s.turn
 	after := make(chan struct{}, 1)
 	if !t.Free {
 		s.turn = after
@@ -311,7 +315,7 @@ func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 			<-before
 			defer func() { after <- struct{}{} }()
 		}
-		result := s.do(ctx, t, args)
+		result := s.do(ctx, t, args, told)
 		s.mu.Lock()
 		delete(s.calls, id)
 		s.mu.Unlock()
@@ -319,8 +323,8 @@ func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 	})
 }
 
-// do runs a tool and returns its result.
-func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *mcp.CallToolResult {
+// do runs a tool for an agent that was told of these tools of pages, and returns its result.
+func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage, told *toldTools) *mcp.CallToolResult {
 	if err := context.Cause(ctx); err != nil {
 		return failed(err)
 	}
@@ -328,7 +332,7 @@ func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage) *mcp.Cal
 	if err != nil {
 		return failed(err)
 	}
-	r := &reply{server: s}
+	r := &reply{server: s, told: told}
 	late := fmt.Errorf("%s did not end within %v", t.Name, s.of(runTimeout))
 	ctx, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout+viewTimeout), late)
 	defer cancel()
