@@ -92,6 +92,10 @@ func holders(leased []api.InstanceStatus, now time.Time) string {
 	for _, i := range leased[:min(maxListed, len(leased))] {
 		name := cmp.Or(HolderOf(i), "an unnamed holder") + " for " +
 			now.Sub(i.LeaseStarted.Time).Round(time.Second).String()
+		if i.LeaseIdle != nil {
+			idle := (time.Duration(*i.LeaseIdle) * time.Millisecond).Round(time.Second)
+			name += " (kept by AFFINITY=session, idle for " + idle.String() + ")"
+		}
 		if end := i.LeaseExpires; end != nil {
 			layout := time.TimeOnly
 			if end.Sub(now) > 12*time.Hour {

@@ -254,10 +254,19 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 	} else if busy != "" {
 		e.Message += ": " + busy
 	}
+	if p.keepsLocked() {
+		e.Hint = "AFFINITY=session keeps instances for the hosts of bmcp between their calls: " +
+			"AFFINITY=call, a shorter AFFINITY_IDLE or more INSTANCES help"
+	}
 	if errors.Is(err, errNoneHealthy) {
 		e.Hint = "bpool status " + p.cfg.Name + " shows them; bpool restart " + p.cfg.Name + " retries at once"
 	}
 	return e
+}
+
+// keepsLocked reports whether a holder keeps an instance of the pool that it does not use.
+func (p *pool) keepsLocked() bool {
+	return slices.ContainsFunc(p.slots, func(s *slot) bool { return s.lease != nil && !s.lease.resting.since.IsZero() })
 }
 
 // currentLocked returns the pool of the current configuration; p may belong to
@@ -613,7 +622,7 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 		v.mu.Unlock()
 		return nil, ErrNoLease(id)
 	}
-	l.resting.due = time.Time{}
+	l.resting.since, l.resting.due = time.Time{}, time.Time{}
 	v.callOffLocked(l)
 	if ttl > 0 {
 		l.ttl = ttl

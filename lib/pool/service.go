@@ -570,6 +570,9 @@ func (s *slot) status() api.InstanceStatus {
 		ms := time.Since(l.started).Milliseconds()
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
 		i.Holder, i.UID, i.User = l.holder, &l.uid, l.user
+		if !l.resting.since.IsZero() {
+			i.LeaseIdle = new(time.Since(l.resting.since).Milliseconds())
+		}
 		if l.ttl < noExpiry {
 			i.LeaseExpires = &record.Time{Time: l.expires}
 		}

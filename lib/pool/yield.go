@@ -23,6 +23,7 @@ const yieldRetry = 5 * time.Second
 
 // resting is what a lease needs for that. The service's lock protects it.
 type resting struct {
+	since   time.Time          // when its holder has used it last; zero: it uses it
 	due     time.Time          // when another request may have the instance; zero: its holder uses it
 	timer   wait.Timer         // when it is due
 	callOff context.CancelFunc // calls its end off, which has begun; nil: it has not
@@ -36,6 +37,7 @@ func (v *Service) Rest(id string) error {
 	if l == nil {
 		return ErrNoLease(id)
 	}
+	l.resting.since = time.Now()
 	v.letRestLocked(l, l.slot.pool.cfg.AffinityIdle)
 	v.callOffLocked(l)
 	return nil

@@ -2,10 +2,12 @@ package pool_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"btools/lib/control"
 	"btools/lib/pool"
 )
 
@@ -69,6 +71,38 @@ func TestOneLeaseYieldsForEachRequest(t *testing.T) {
 			if a := answered(late[i]); a == nil || a.instance != want {
 				t.Errorf("request %d has got %+v, want instance %s", i, a, want)
 			}
+		}
+	})
+}
+
+// Who waits for an instance that others keep gets one within the defaults, also if they use
+// them again meanwhile; who gets none is told why, and what helps.
+func TestWhoWaitsForKeptInstances(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
+		all := rests(t, v, 2)
+		waits := queueLease(t, v, pool.Request{})
+		time.Sleep(5 * time.Second)
+		for _, a := range all {
+			if _, err := v.Renew(a.id, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := v.Rest(a.id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(16 * time.Second)
+		if a := answered(waits); a == nil || a.err != nil {
+			t.Errorf("the request has got %+v", a)
+		}
+
+		v = start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_AFFINITY_IDLE=1m", "_A_LEASE_TIMEOUT=10s")
+		rests(t, v, 2)
+		a := lease(t.Context(), v, pool.Request{})
+		e := control.ErrorOf(a.err)
+		if e.Code != control.LeaseTimeout || !strings.Contains(e.Message, "(kept by AFFINITY=session, idle for 11s)") ||
+			!strings.Contains(e.Hint, "AFFINITY=call, a shorter AFFINITY_IDLE or more INSTANCES help") {
+			t.Errorf("the request is told %+v", e)
 		}
 	})
 }

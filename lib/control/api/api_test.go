@@ -23,7 +23,8 @@ func TestWire(t *testing.T) {
 	full := s
 	full.HTTPURL, full.WSURL = "http://h", "ws://w"
 	i := InstanceStatus{ID: "0", Alias: new("a"), Status: "healthy", Leased: true, LeaseDuration: new(int64(1)),
-		LeaseStarted: at, LeaseExpires: at, Browser: "chrome", Headless: true, UserDataDir: "d", WSLWindows: true,
+		LeaseStarted: at, LeaseIdle: new(int64(9)), LeaseExpires: at, Browser: "chrome", Headless: true,
+		UserDataDir: "d", WSLWindows: true,
 		Isolated: true, Timeout: 2, ProcessID: new(3), Health: HealthStatus{at, true, new("e")}, NextTry: at,
 		Isolation: "context", Uses: 4, Restarts: 5, Lease: "l", Holder: "h", UID: new(70001), User: "u",
 		Endpoint: "http://e", Proxy: &forward.Status{URL: "http://p"}, Login: &StateStatus{Name: "s"},
@@ -44,8 +45,9 @@ func TestWire(t *testing.T) {
 			`{"pools":[{"name":"A","description":"d","is_default":true,"total_instances":1,"healthy_instances":2,` +
 				`"leased_instances":3,"available_instances":4,"waiting":5,"affinity":"call","lease_ttl_ms":6,` +
 				`"health_interval_ms":7,"health_timeout_ms":8,"instances":[{"id":"0","alias":"a","status":"healthy",` +
-				`"leased":true,"lease_duration_ms":1,"lease_started_at":` + on + `,"lease_expires_at":` + on +
-				`,"browser":"chrome","headless":true,"user_data_dir":"d","wsl_windows":true,"isolated":true,` +
+				`"leased":true,"lease_duration_ms":1,"lease_started_at":` + on + `,"lease_idle_ms":9,` +
+				`"lease_expires_at":` + on + `,"browser":"chrome","headless":true,"user_data_dir":"d",` +
+				`"wsl_windows":true,"isolated":true,` +
 				`"timeout_ms":2,"process_id":3,"health_check":{"last_check":` + on + `,"responsive":true,` +
 				`"error":"e"},"next_try_at":` + on + `,"isolation":"context","uses":4,"restarts":5,"lease":"l",` +
 				`"holder":"h","uid":70001,"user":"u","http_url":"http://e","proxy":{"url":"http://p"},` +

@@ -120,7 +120,8 @@ type InstanceStatus struct {
 	Leased        bool         `json:"leased"`
 	LeaseDuration *int64       `json:"lease_duration_ms"`
 	LeaseStarted  *record.Time `json:"lease_started_at"`
-	LeaseExpires  *record.Time `json:"lease_expires_at"` // null if the lease lasts as long as its holder
+	LeaseIdle     *int64       `json:"lease_idle_ms,omitempty"` // since its holder used it; nil: it does
+	LeaseExpires  *record.Time `json:"lease_expires_at"`        // null if the lease lasts as long as its holder
 	Browser       string       `json:"browser"`
 	Headless      bool         `json:"headless"`
 	UserDataDir   string       `json:"user_data_dir,omitempty"` // a profile that is kept

@@ -202,7 +202,7 @@ var keys = []key{
 	{"QUEUE_LIMIT", shared, "a number", "1024", countKey(func(s *Settings) *int { return &s.QueueLimit })},
 	{"AFFINITY", shared, "call or session", "session",
 		enumKey(func(s *Settings) *string { return &s.Affinity }, "call", "session")},
-	{"AFFINITY_IDLE", shared, "a duration", "1m0s",
+	{"AFFINITY_IDLE", shared, "a duration", "15s",
 		durationKey(func(s *Settings) *time.Duration { return &s.AffinityIdle }, time.Millisecond)},
 	{"HEALTH_INTERVAL", shared, "a duration", "20s",
 		durationKey(func(s *Settings) *time.Duration { return &s.HealthInterval }, 10*time.Millisecond)},
