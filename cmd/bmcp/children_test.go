@@ -499,10 +499,14 @@ func TestMCPConfig(t *testing.T) {
 	cmdtest.WriteFile(t, file, "{")
 	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Wants(t, 65, "cannot merge the entry")
 	// A file of another form than the usual ones stays, and the entry is shown. A link stays one.
+	owner := os.Getuid()
+	if owner == 0 {
+		owner = 12345 // whose file it is still to be
+	}
 	inline, dotfiles := "mcp_servers = { browser = { command = \"old\" } }\n", w.Dir+"/dotfiles.toml"
 	cmdtest.WriteFile(t, dotfiles, inline)
 	if err := errors.Join(os.Mkdir(w.Dir+"/.codex", 0o700), os.Symlink(dotfiles, w.Dir+"/.codex/config.toml"),
-		os.Chmod(dotfiles, 0o640)); err != nil {
+		os.Chmod(dotfiles, 0o640), os.Chown(dotfiles, owner, -1)); err != nil {
 		t.Fatal(err)
 	}
 	if r := w.Run("bmcp", "config", "codex", "--write", "--yes", "--env", "X=\x7f"); r.Code != 65 ||
@@ -516,7 +520,8 @@ func TestMCPConfig(t *testing.T) {
 	cmdtest.WriteFile(t, dotfiles, "[mcp_servers.browser] # mine\ncommand = \"old\"\n")
 	w.Run("bmcp", "config", "codex", "--write", "--yes").Wants(t, 0, "the entry is in "+dotfiles)
 	b, _ = os.ReadFile(w.Dir + "/.codex/config.toml")
-	if st, err := os.Stat(dotfiles); err != nil || st.Mode() != 0o640 || strings.Contains(string(b), "old") ||
+	if st, err := os.Stat(dotfiles); err != nil || st.Mode() != 0o640 ||
+		int(st.Sys().(*syscall.Stat_t).Uid) != owner || strings.Contains(string(b), "old") ||
 		!strings.HasPrefix(string(b), "[mcp_servers.browser] # mine\ncommand = ") {
 		t.Errorf("%v %v: the file that a link leads to is\n%s", st, err, b)
 	}

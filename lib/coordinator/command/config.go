@@ -110,7 +110,6 @@ func writeEntry(c *cli.Context, host mcphosts.Host, e mcphosts.Entry) error {
 			return errors.New("nothing was written")
 		}
 	}
-	mode := os.FileMode(0o600)
 	if now, err := os.ReadFile(path); !bytes.Equal(now, before) || (err == nil) != exists {
 		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("nothing was written: %s has changed meanwhile", path),
 			Hint: "try again"}
@@ -121,13 +120,10 @@ func writeEntry(c *cli.Context, host mcphosts.Host, e mcphosts.Entry) error {
 			return fmt.Errorf("cannot keep a copy, nothing was written: %w", err)
 		}
 		c.Log.Info("the file as it was is " + backup)
-		if st, err := os.Stat(path); err == nil {
-			mode = st.Mode().Perm()
-		}
 	} else if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := replaceFile(path, after, mode); err != nil {
+	if err := replaceFile(path, after, 0o600); err != nil {
 		return fmt.Errorf("cannot write the configuration of %s: %w", host.Name, err)
 	}
 	c.Log.Info("the entry is in " + path)
@@ -165,13 +161,18 @@ func linked(path string) (string, error) {
 	return real, err
 }
 
-// replaceFile replaces a file as a whole: a reader sees the old one or the new.
+// replaceFile replaces a file as a whole: a reader sees the old one or the new. It keeps
+// its mode and owner; a new one gets this mode.
 func replaceFile(path string, b []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // which is not there when all went well
+	if before, err := os.Stat(path); err == nil {
+		mode = before.Mode().Perm()
+		keepOwner(f, before)
+	}
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
