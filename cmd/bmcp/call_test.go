@@ -262,7 +262,13 @@ func TestCallFaults(t *testing.T) {
 	if err := json.Unmarshal(b, &f); err != nil || len(f.Calls) != 1 {
 		t.Fatalf("the state file lists %+v, %v", f.Calls, err)
 	}
-	syscall.Kill(f.Calls[0].Process.PID, syscall.SIGKILL)
+	pid := f.Calls[0].Process.PID
+	syscall.Kill(pid, syscall.SIGSTOP)
+	for _, args := range [][]string{{"call", "--session", "s1", "snapshot"}, {"sessions"}, {"end", "--all"}} {
+		all.Go(func() { w.Run("bmcp", args...).Wants(t, 75, fmt.Sprintf("pid %d is suspended", pid)) })
+	}
+	all.Wait()
+	syscall.Kill(pid, syscall.SIGKILL)
 	r := w.Run("bmcp", "call", "--session", "s1", "evaluate", "() => location.href")
 	if r.Code == 75 { // the socket was still open
 		r = w.Run("bmcp", "call", "--session", "s1", "evaluate", "() => location.href")

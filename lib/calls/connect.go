@@ -41,31 +41,24 @@ var ErrNoService = errors.New("no service of bmcp call runs")
 
 // Do has the service answer a request. One that is about to stop is replaced.
 func (c *Client) Do(ctx context.Context, method string, params, result any) error {
-	var e *control.Error
+	var err error
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if c.conn == nil {
-			conn, err := c.connect(ctx)
-			if err != nil {
+			if c.conn, err = c.connect(ctx); err != nil {
 				return err
 			}
-			c.conn = conn
 		}
-		err := c.conn.Call(ctx, method, params, result)
-		if err == nil {
+		if err = c.conn.Call(ctx, method, params, result); err == nil {
 			return nil
 		}
-		switch isAnswer := errors.As(err, &e); {
-		case !isAnswer:
-			c.Close()
-			if ctx.Err() != nil {
-				return err
-			}
-			return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service in the background has ended during "+
-				"this call: %w", err), Hint: "the next call starts another, and a new session"}
-		case e.Code != control.Stopping:
+		var e *control.Error
+		if errors.As(err, &e) && e.Code != control.Stopping {
 			return e.Exit()
 		}
 		c.Close()
+		if e == nil && !errors.Is(err, control.ErrNotBegun) {
+			return failed(ctx, err)
+		}
 		if c.Start == nil {
 			return ErrNoService
 		}
@@ -75,7 +68,21 @@ func (c *Client) Do(ctx context.Context, method string, params, result any) erro
 			return context.Cause(ctx)
 		}
 	}
-	return e.Exit()
+	return exit.Errorf(exit.TryAgain, "%v", err)
+}
+
+// failed returns the error of a request that the service has not answered.
+func failed(ctx context.Context, err error) error {
+	var hangs *exit.Error
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.As(err, &hangs):
+		return &exit.Error{Code: hangs.Code, Hint: hangs.Hint,
+			Err: fmt.Errorf("cannot reach the service in the background: %w", hangs.Err)}
+	}
+	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service in the background has ended during "+
+		"this call: %w", err), Hint: "the next call starts another, and a new session"}
 }
 
 // Close ends the connection.

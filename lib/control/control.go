@@ -2,7 +2,7 @@
 // on a Unix socket. A request is {"id":1,"method":"status","params":{…}}, its
 // answer {"id":1,"result":{…}} or {"id":1,"error":{"code":"…","message":"…"}}.
 // Answers may come out of order; a connection that drops cancels what it
-// waits for.
+// waits for. The method ping has no effect, and is answered as soon as it is read.
 package control
 
 import (
@@ -16,7 +16,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -302,6 +301,10 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 			write(answer{Error: Errorf(BadRequest, "not a request: %v", err)})
 			continue
 		}
+		if r.Method == ping {
+			write(answered(r.ID, nil, nil))
+			continue
+		}
 		result, err := handle(ctx, r.Method, r.Params)
 		cancel := func() {}
 		var later Later
@@ -355,65 +358,4 @@ func answered(id json.RawMessage, result any, err error) answer {
 		a.Error, a.Result = ErrorOf(err), nil
 	}
 	return a
-}
-
-// Client is a connection to a control socket, for one request at a time.
-type Client struct {
-	conn net.Conn
-	in   *json.Decoder
-	last int
-}
-
-// Dial connects to a control socket.
-func Dial(ctx context.Context, path string) (*Client, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{conn: c, in: json.NewDecoder(c)}, nil
-}
-
-// Close ends the connection, and what is bound to it.
-func (c *Client) Close() { c.conn.Close() }
-
-// Call makes one request. An error of the other side is an *Error; after any
-// other one, or the context's end, the connection is of no use. Result may be
-// nil.
-func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
-	c.last++
-	r := request{ID: json.RawMessage(strconv.Itoa(c.last)), Method: method}
-	if params != nil {
-		var err error
-		if r.Params, err = json.Marshal(params); err != nil {
-			return err
-		}
-	}
-	var a answer
-	err := json.NewEncoder(c.conn).Encode(r)
-	if err == nil {
-		err = c.in.Decode(&a)
-	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err != nil:
-		return fmt.Errorf("no answer: %w", err)
-	case a.Error != nil:
-		return a.Error
-	case result == nil:
-		return nil
-	}
-	return json.Unmarshal(a.Result, result)
-}
-
-// Call makes one request on a connection of its own.
-func Call(ctx context.Context, path, method string, params, result any) error {
-	c, err := Dial(ctx, path)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.Call(ctx, method, params, result)
 }

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"btools/lib/exit"
 )
@@ -195,6 +197,88 @@ func TestExitCodes(t *testing.T) {
 		err := ErrorOf(&exit.Error{Code: code, Err: errors.New("x"), Hint: "y"}).Exit()
 		if !errors.As(err, &e) || e.Code != code || e.Hint != "y" {
 			t.Errorf("an error of code %d arrives as %+v", code, err)
+		}
+	}
+}
+
+// A client leaves a service that answers no ping, before its request or during it, and knows whether the service has
+// read that.
+func TestServiceThatHangs(t *testing.T) {
+	listen := func(t *testing.T) (*net.UnixListener, *Client) {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: t.TempDir() + "/s", Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		c, err := Dial(t.Context(), l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		c.conn.quiet, c.conn.patience = time.Millisecond, 50*time.Millisecond
+		return l, c
+	}
+	read := func(t *testing.T, l net.Listener, lines int) (net.Conn, *bufio.Scanner) {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewScanner(conn)
+		for range lines {
+			in.Scan()
+		}
+		return conn, in
+	}
+	for name, serve := range map[string]func(*testing.T, net.Listener){
+		"from the start": func(*testing.T, net.Listener) {},
+		"later": func(t *testing.T, l net.Listener) {
+			conn, in := read(t, l, 2)
+			conn.Write([]byte(`{"id":-1}` + "\n"))
+			for in.Scan() {
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, c := listen(t)
+			go serve(t, l)
+			var e *exit.Error
+			pid := strconv.Itoa(os.Getpid())
+			err := c.Call(t.Context(), "x", strings.Repeat("long", 1<<19), nil)
+			if !errors.As(err, &e) || e.Code != exit.TryAgain || !strings.Contains(err.Error(), pid) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+	t.Run("it answers pings", func(t *testing.T) {
+		l, c := listen(t)
+		go func() {
+			conn, in := read(t, l, 0)
+			for n := 0; n < 6 && in.Scan(); n++ {
+				if strings.Contains(in.Text(), ping) {
+					conn.Write([]byte(`{"id":-1}` + "\n"))
+				}
+			}
+			conn.Write([]byte(`{"id":1,"result":7}` + "\n"))
+		}()
+		var got int
+		if err := c.Call(t.Context(), "x", nil, &got); err != nil || got != 7 {
+			t.Errorf("%d, %v", got, err)
+		}
+	})
+	for begun, want := range map[bool]string{false: "was not read", true: "no answer"} {
+		l, c := listen(t)
+		go func() {
+			if !begun {
+				l.Close() // with the connection in its queue
+				return
+			}
+			conn, _ := read(t, l, 2)
+			conn.Write([]byte(`{"id":-1}` + "\n"))
+			conn.Close()
+		}()
+		err := c.Call(t.Context(), "x", nil, nil)
+		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrNotBegun) == begun {
+			t.Errorf("of a service that has ended, which has read the request: %t: %v", begun, err)
 		}
 	}
 }

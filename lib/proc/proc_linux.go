@@ -48,6 +48,12 @@ func startOf(pid int) (uint64, error) {
 	return strconv.ParseUint(f[19], 10, 64)
 }
 
+// IsSuspended reports whether a signal has stopped a process, which may be continued.
+func IsSuspended(pid int) bool {
+	f, err := stat(pid)
+	return err == nil && (f[0] == "T" || f[0] == "t")
+}
+
 // Boot names this boot and PID namespace.
 var Boot = sync.OnceValue(func() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
