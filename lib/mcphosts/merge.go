@@ -42,7 +42,8 @@ func (h Host) Merge(file []byte, e Entry) ([]byte, error) {
 	if want == nil { // nothing but comments
 		want = map[string]any{}
 	}
-	if err := put(want, entry, h.keys); err != nil {
+	old, err := put(want, entry, h.keys)
+	if err != nil {
 		return nil, err
 	}
 	if reflect.DeepEqual(before, want) {
@@ -52,10 +53,13 @@ func (h Host) Merge(file []byte, e Entry) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got, err := parse(after); err != nil || !reflect.DeepEqual(got, want) {
-		return nil, errors.New("it is written in a form that bmcp does not edit")
+	if got, err := parse(after); err == nil && reflect.DeepEqual(got, want) {
+		return after, nil
 	}
-	return after, nil
+	if old != nil {
+		return nil, fmt.Errorf("it has a %s already, in a form that bmcp does not edit", Name)
+	}
+	return nil, errors.New("it is written in a form that bmcp does not edit")
 }
 
 // format returns what reads the file of a host, and what puts an entry into its text.
@@ -69,19 +73,19 @@ func (h Host) format() (parse func([]byte) (map[string]any, error), insert func(
 	return parseJSON, h.insertJSON
 }
 
-// put puts the only member of from below the keys into the object there, which it
-// makes if there is none.
-func put(into, from map[string]any, keys []string) error {
+// put puts the entry below the keys of from into the object there, which it makes if
+// there is none. It returns the entry that was there, or nil.
+func put(into, from map[string]any, keys []string) (old any, err error) {
 	if len(keys) == 0 {
-		into[Name] = from[Name]
-		return nil
+		old, into[Name] = into[Name], from[Name]
+		return old, nil
 	}
 	if into[keys[0]] == nil {
 		into[keys[0]] = map[string]any{}
 	}
 	inner, is := into[keys[0]].(map[string]any)
 	if !is {
-		return fmt.Errorf("its %s is not an object", keys[0])
+		return nil, fmt.Errorf("its %s is not an object", keys[0])
 	}
 	return put(inner, from[keys[0]].(map[string]any), keys[1:])
 }

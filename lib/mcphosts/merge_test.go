@@ -116,7 +116,7 @@ func TestMergeRefuses(t *testing.T) {
 		{"goose", "extensions: {a: {}}\n", "form"},
 		{"goose", "extensions: {}\n", "form"},
 		{"goose", "extensions:\n- a\n", "its extensions is not an object"},
-		{"goose", "extensions:\n  browser:\n    cmd: old\n", "form"},
+		{"goose", "extensions:\n  browser:\n    cmd: old\n", "it has a browser already"},
 		{"goose", "extensions:\n  \"browser\":\n    cmd: old\n", "form"},
 		{"goose", "{GOOSE_MODE: auto}\n", "form"},
 		{"goose", "a: 1\n---\nb: 1\n", "more than one document"},
