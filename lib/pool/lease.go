@@ -326,6 +326,9 @@ func (s *slot) earliestLocked() time.Time {
 	if s.state != Failed || r.retriesAtOnceLocked() {
 		return time.Time{}
 	}
+	if r.definite {
+		return never
+	}
 	return r.demandRetryAt
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/pool"
@@ -647,6 +649,38 @@ func (s stuck) Write(b []byte) (int, error) {
 	}
 	<-s.until
 	return len(b), nil
+}
+
+// A request does not wait for a browser that is not installed, which is tried again
+// nevertheless.
+func TestNobodyWaitsForABrowserThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	for _, vars := range [][]string{{"_START=eager"}, {"_ISOLATION=context"}} {
+		var env []string
+		for _, kv := range append(vars, "_INSTANCES=2", "_IS_DEFAULT=1") {
+			env = append(env, config.Prefix+"_A"+kv)
+		}
+		cfg, err := config.Load("", env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := pool.New(cfg, slog.New(slog.DiscardHandler))
+		var launches atomic.Int32
+		v.Launch = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
+			launches.Add(1)
+			return nil, exit.Errorf(exit.Unavailable, "no edge is installed")
+		}
+		if _, err := v.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a := lease(t.Context(), v, pool.Request{Timeout: new(patience)})
+		if code(a.err) != control.NoneHealthy ||
+			!strings.Contains(a.err.Error(), "no edge is installed, next try in") ||
+			launches.Load() > 2 {
+			t.Errorf("%v: after %d launches a request is told %v", vars, launches.Load(), a.err)
+		}
+		v.Stop()
+	}
 }
 
 // A log that blocks holds up one browser at most.

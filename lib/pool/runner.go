@@ -57,6 +57,7 @@ type runner struct {
 	check         check
 	retryAt       time.Time // when a failed browser is launched again
 	demandRetryAt time.Time // the same while a request waits
+	definite      bool      // no request waits for it: the last launch failed for a reason that stays
 	waiting       int       // clients' requests that wait for a browser to share
 }
 
@@ -148,6 +149,7 @@ func (r *runner) recordFailure(why error, launched bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	next := r.scheduleLocked(launched)
+	r.definite = !launched && isDefinite(why)
 	r.check = check{at: time.Now(), err: why.Error()}
 	what := "could not be launched: "
 	if launched {
@@ -158,6 +160,13 @@ func (r *runner) recordFailure(why error, launched bool) {
 	if p := v.poolNamed(r.poolName); p != nil {
 		p.failWaitersLocked()
 	}
+}
+
+// isDefinite reports whether a launch has failed for a reason that does not pass by itself:
+// there is no such browser or no display, or an option is wrong.
+func isDefinite(err error) bool {
+	e, ok := errors.AsType[*exit.Error](err)
+	return ok && (e.Code == exit.Unavailable || e.Code == exit.Usage || e.Code == exit.Config)
 }
 
 // scheduleLocked schedules the launch of the next browser after a failure. It

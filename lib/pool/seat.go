@@ -264,7 +264,7 @@ func (v *Service) waitForSeat(ctx context.Context, l *lease, restores bool) (*sh
 			}
 			return l.seat, nil
 		}
-		if now := time.Now(); g.state == Failed && g.demandRetryAt.Sub(now) > minRetryDelay {
+		if now := time.Now(); g.state == Failed && (g.definite || g.demandRetryAt.Sub(now) > minRetryDelay) {
 			words := "it will not be replaced (RESTART=never)"
 			if g.retryAt != never {
 				words = NextTry(g.demandRetryAt, now)

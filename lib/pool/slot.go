@@ -203,11 +203,8 @@ func (s *slot) watch(running bool) reason {
 			s.endLeaseOfJoined(st.LastExit)
 			return replaced // by the next one that joins
 		default:
-			why := endedPrefix + st.LastExit
-			if st.LastError != "" {
-				why = st.LastError
-			}
-			s.recordFailure(errors.New(why), st.LastError == "")
+			why := cmp.Or(st.Failure, errors.New(endedPrefix+st.LastExit))
+			s.recordFailure(why, st.Failure == nil)
 			return crashed
 		}
 		v.mu.Lock()

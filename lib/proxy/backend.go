@@ -47,7 +47,7 @@ type backend struct {
 	typ       string // the last browser's type
 	launches  int
 	lastExit  error
-	lastError string
+	lastError error
 	closed    bool
 	epoch     chan struct{}  // closed by closeWebSockets; requests that arrived before it fail
 	running   sync.WaitGroup // the generations and their tunnels
@@ -263,7 +263,7 @@ func (b *backend) run(g *generation) {
 	}
 	if err != nil {
 		if g.failed {
-			b.lastError = err.Error()
+			b.lastError = err
 		}
 		if g.revert != nil && reflect.DeepEqual(b.opts, g.opts) {
 			b.opts = *g.revert // the last options known to work, or requested first
@@ -285,7 +285,7 @@ func (b *backend) run(g *generation) {
 	if b.owned {
 		b.launches++
 	}
-	b.lastError = ""
+	b.lastError = nil
 	var br record.Browser
 	if ok, err := browser.Record.Get("browser", &br); ok && err == nil {
 		b.typ = br.Type

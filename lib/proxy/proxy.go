@@ -200,7 +200,8 @@ var (
 // Status is the state of a proxy.
 type Status struct {
 	api.ProxyStatus
-	Exit error `json:"-"` // why the last browser ended; nil: none has
+	Exit    error `json:"-"` // why the last browser ended; nil: none has
+	Failure error `json:"-"` // LastError of a launch; nil: the last one has not failed
 }
 
 // Status returns the proxy's state, and the browser's record if the browser is
@@ -222,9 +223,12 @@ func (p *Proxy) status() (Status, *record.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := Status{api.ProxyStatus{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches,
-		Options: b.opts, LastError: b.lastError}, b.lastExit}
+		Options: b.opts}, b.lastExit, b.lastError}
 	if s.Exit != nil {
 		s.LastExit = s.Exit.Error()
+	}
+	if s.Failure != nil {
+		s.LastError = s.Failure.Error()
 	}
 	g := b.current
 	if !b.owned {
