@@ -44,7 +44,7 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	}
 	u, err := url.Parse(where)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("url must begin with http:// or https://, unlike %s", address(browse.Redacted(where)))
+		return nil, fmt.Errorf("url must begin with http:// or https://, unlike %s", address(where))
 	}
 	free, err := r.server.takeAside(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	}
 	defer free()
 	most := r.server.of(maxWait)
-	late := fmt.Errorf("%s could not be read within %v", address(browse.Redacted(where)), most)
+	late := fmt.Errorf("%s could not be read within %v", address(where), most)
 	ctx, cancel := context.WithTimeoutCause(ctx, most, late)
 	defer cancel()
 	b, err := r.server.connect(ctx)
@@ -73,7 +73,7 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	}
 	state := t.State(ctx)
 	if p.title, p.url = state.Title, webAddress(state.URL); p.url == nil {
-		return nil, fmt.Errorf("%s is not a page but a file: browser_fetch reads it", address(u.Redacted()))
+		return nil, fmt.Errorf("%s is not a page but a file: browser_fetch reads it", address(u.String()))
 	}
 	return p, nil
 }
@@ -83,7 +83,7 @@ func (r *reply) describe(p *opened, title string) {
 	if title != "" {
 		r.say("- Title: %s", clipped(title, maxTitle))
 	}
-	r.say("- URL: %s", address(p.url.Redacted()))
+	r.say("- URL: %s", address(p.url.String()))
 	if p.status >= 400 {
 		r.say("- Status: %d %s", p.status, http.StatusText(p.status))
 	}
@@ -192,7 +192,7 @@ func searchWeb(ctx context.Context, r *reply, a struct {
 		text, _ := webtext.Cut(webtext.Markdown(p.html, p.url), 500)
 		return fmt.Errorf("there are no results on %s. It may ask whether a person searches: browser_navigate opens "+
 			"it, and SEARCH_URL in the environment of bmcp names another engine. It begins:\n%s",
-			hidden(template, address(p.url.Redacted())), fenced("markdown", hidden(template, text)))
+			hidden(template, address(p.url.String())), fenced("markdown", hidden(template, text)))
 	}
 	results = results[:min(len(results), count)]
 	r.structured = map[string]any{"results": results}

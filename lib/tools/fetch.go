@@ -54,7 +54,7 @@ func fetch(ctx context.Context, r *reply, a struct {
 	}
 	r.say("- Status: %d %s", got.Status, oneLine(got.StatusText))
 	if got.URL != a.URL {
-		r.say("- URL: %s", address(browse.Redacted(got.URL)))
+		r.say("- URL: %s", address(got.URL))
 	}
 	r.response(got)
 	return nil

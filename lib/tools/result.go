@@ -226,7 +226,11 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	}
 	lines := pageLines(state.URL, state.Title, state.Status, state.Leaving)
 	if waits := state.Waits; len(waits) > 0 {
-		lines = append(lines, "- Not complete: it waits for "+address(strings.Join(waits[:min(3, len(waits))], ", ")))
+		all := make([]string, min(3, len(waits)))
+		for i := range all {
+			all[i] = browse.Redacted(waits[i])
+		}
+		lines = append(lines, "- Not complete: it waits for "+clipped(strings.Join(all, ", "), maxAddress))
 	}
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
@@ -345,7 +349,8 @@ func clipped(s string, most int) string {
 	return string(said)
 }
 
-func address(url string) string { return clipped(url, maxAddress) }
+// address returns an address as a result shows it, without its password.
+func address(url string) string { return clipped(browse.Redacted(url), maxAddress) }
 
 func tabLines(tabs []browse.TabState) (lines []string) {
 	for i, t := range tabs {
