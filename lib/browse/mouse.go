@@ -2,14 +2,35 @@ package browse
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 )
 
 // The mouse by coordinates of the viewport, in CSS pixels. It stays where it was moved to,
 // and a button stays pressed until it is released.
 
+// inView returns an error if one of the points, given as x and y in turn, is outside of the
+// viewport, where no page gets what the mouse does.
+func inView(ctx context.Context, t *Tab, points ...float64) error {
+	v, err := t.viewport(ctx, false)
+	if err != nil {
+		return err
+	}
+	for at := range slices.Chunk(points, 2) {
+		if x, y := at[0], at[1]; x < 0 || y < 0 || x >= v.Width || y >= v.Height {
+			return fmt.Errorf("%v, %v is outside of the viewport, which has %v×%v pixels: scroll what is to be hit "+
+				"into it, or browser_resize makes it larger", x, y, v.Width, v.Height)
+		}
+	}
+	return nil
+}
+
 // MoveMouse moves the mouse.
 func (t *Tab) MoveMouse(ctx context.Context, x, y float64) error {
+	if err := inView(ctx, t, x, y); err != nil {
+		return err
+	}
 	return t.act(ctx, t.moved(x, y))
 }
 
@@ -49,6 +70,9 @@ func (t *Tab) pressed(button string, down bool, clicks int) inputEvent {
 
 // ClickMouse clicks some times, and holds the button for a while each time.
 func (t *Tab) ClickMouse(ctx context.Context, x, y float64, button string, count int, hold time.Duration) error {
+	if err := inView(ctx, t, x, y); err != nil {
+		return err
+	}
 	events := []inputEvent{t.moved(x, y)}
 	for n := range count {
 		events = append(events, t.pressed(button, true, n+1))
@@ -72,6 +96,9 @@ func (t *Tab) ClickMouse(ctx context.Context, x, y float64, button string, count
 
 // DragMouse drags from one point to another.
 func (t *Tab) DragMouse(ctx context.Context, fromX, fromY, toX, toY float64) error {
+	if err := inView(ctx, t, fromX, fromY, toX, toY); err != nil {
+		return err
+	}
 	return t.act(ctx, t.moved(fromX, fromY), t.pressed("left", true, 1), t.moved((fromX+toX)/2, (fromY+toY)/2),
 		t.moved(toX, toY), t.pressed("left", false, 1))
 }

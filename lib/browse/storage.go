@@ -1,13 +1,17 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"btools/lib/cdp"
+	"btools/lib/spell"
 	"btools/lib/states"
 	"btools/lib/storage"
 )
@@ -28,7 +32,48 @@ func (b *Browser) Cookies(ctx context.Context) ([]states.Cookie, error) {
 
 // SetCookie sets a cookie.
 func (b *Browser) SetCookie(ctx context.Context, c states.Cookie) error {
-	return storage.SetCookies(ctx, wired{b.conn}, "", []states.Cookie{c})
+	if err := storage.SetCookies(ctx, wired{b.conn}, "", []states.Cookie{c}); err != nil {
+		return err
+	}
+	refused, err := refusedOf(ctx, b, []states.Cookie{c})
+	if len(refused) > 0 {
+		err = errors.New("cannot set " + refused[0])
+	}
+	return err
+}
+
+// refusedOf returns those of the cookies that were set which the session does not have, each
+// with the reason: Chrome drops a cookie that it refuses, and gives no error.
+func refusedOf(ctx context.Context, b *Browser, set []states.Cookie) (refused []string, err error) {
+	have, err := b.Cookies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, expired := float64(time.Now().Unix()), 0
+	host := func(domain string) string { return strings.ToLower(strings.TrimPrefix(domain, ".")) }
+	for _, c := range set {
+		isSame := func(h states.Cookie) bool {
+			return h.Name == c.Name && h.Value == c.Value && host(h.Domain) == host(cmp.Or(c.Domain, h.Domain)) &&
+				h.Path == cmp.Or(c.Path, h.Path) && h.SameSite == cmp.Or(c.SameSite, h.SameSite) &&
+				h.Secure == c.Secure && h.HTTPOnly == c.HTTPOnly
+		}
+		if c.Expires >= 0 && c.Expires <= now {
+			expired++
+			continue
+		}
+		if slices.ContainsFunc(have, isSame) {
+			continue
+		}
+		why := "the browser refuses it, and does not say why"
+		if c.SameSite == "None" && !c.Secure {
+			why = "with the sameSite None it has to be secure"
+		}
+		refused = append(refused, fmt.Sprintf("the cookie %s of %s: %s", c.Name, c.Domain, why))
+	}
+	if expired > 0 {
+		refused = append(refused, spell.Count(expired, "cookie")+" that had expired")
+	}
+	return refused, nil
 }
 
 // ClearCookies removes all cookies of the session.
@@ -69,9 +114,11 @@ func (t *Tab) Items(ctx context.Context, kind string) (all []Item, err error) {
 	return all, err
 }
 
-// SetItem sets one, or removes it if there is no value. Without a key it removes all.
-func (t *Tab) SetItem(ctx context.Context, kind string, key, value *string) error {
-	return t.run(ctx, t.mainFrame(), "setItem", map[string]any{"kind": kind, "key": key, "value": value}, nil)
+// SetItem sets one, or removes it if there is no value, and returns whether it was there.
+// Without a key it removes all.
+func (t *Tab) SetItem(ctx context.Context, kind string, key, value *string) (had bool, err error) {
+	err = t.run(ctx, t.mainFrame(), "setItem", map[string]any{"kind": kind, "key": key, "value": value}, &had)
+	return had, err
 }
 
 // storagePage opens a hidden tab in which the storage of any origin is read and filled.
@@ -127,13 +174,16 @@ func (b *Browser) origins() []string {
 }
 
 // SetState replaces the cookies, and the localStorage of the origins that have been
-// open, by those of a state.
-func (b *Browser) SetState(ctx context.Context, s *states.State) (err error) {
+// open, by those of a state, and returns what the browser has refused of it.
+func (b *Browser) SetState(ctx context.Context, s *states.State) (refused []string, err error) {
 	if err := b.ClearCookies(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if err := storage.SetCookies(ctx, wired{b.conn}, "", s.Cookies); err != nil {
-		return err
+		return nil, err
+	}
+	if refused, err = refusedOf(ctx, b, s.Cookies); err != nil {
+		return nil, err
 	}
 	origins := b.origins()
 	for _, o := range s.Origins {
@@ -142,11 +192,11 @@ func (b *Browser) SetState(ctx context.Context, s *states.State) (err error) {
 		}
 	}
 	if len(origins) == 0 {
-		return nil
+		return refused, nil
 	}
 	p, end, err := b.storagePage(ctx)
 	if err != nil {
-		return err
+		return refused, err
 	}
 	defer end()
 	for _, origin := range origins {
@@ -159,8 +209,8 @@ func (b *Browser) SetState(ctx context.Context, s *states.State) (err error) {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("cannot restore the storage of %s: %w", origin, err)
+			return refused, fmt.Errorf("cannot restore the storage of %s: %w", origin, err)
 		}
 	}
-	return nil
+	return refused, nil
 }

@@ -232,6 +232,8 @@ func fitting(t *tool) string {
 		return `{"time":0}`
 	case "browser_drop":
 		return `{"target":"button","data":{"text/plain":"x"}}`
+	case "browser_fill_form":
+		return `{"fields":[{"target":"button","name":"x","type":"textbox","value":"x"}]}`
 	case "browser_state":
 		return `{"action":"save","name":"x"}`
 	}

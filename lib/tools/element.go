@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func fillField(ctx context.Context, r *reply, t form, target browse.Target, kind
 	case "combobox":
 		what, labels, err := t.Choose(ctx, target, []string{value})
 		if err == nil {
-			r.did("Chose %s of %s", strings.Join(labels, ", "), what)
+			r.didChoose(labels, what)
 		}
 		return err
 	}
@@ -126,6 +127,10 @@ func fillField(ctx context.Context, r *reply, t form, target browse.Target, kind
 		r.did("Typed into %s", what)
 	}
 	return err
+}
+
+func (r *reply) didChoose(labels []string, of string) {
+	r.did("Chose %s of %s", cmp.Or(strings.Join(labels, ", "), "nothing"), of)
 }
 
 func selectOption(ctx context.Context, r *reply, a struct {
@@ -139,7 +144,7 @@ func selectOption(ctx context.Context, r *reply, a struct {
 	r.page, r.acts = pageChanges, true
 	what, labels, err := t.Choose(ctx, a.Target, a.Values)
 	if err == nil {
-		r.did("Chose %s of %s", strings.Join(labels, ", "), what)
+		r.didChoose(labels, what)
 	}
 	return err
 }

@@ -115,7 +115,7 @@ var onFirefox = map[string]runner{
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
 			what, labels, err := b.Choose(ctx, a.Target, a.Values)
 			if err == nil {
-				r.did("Chose %s of %s", strings.Join(labels, ", "), what)
+				r.didChoose(labels, what)
 			}
 			return err
 		})

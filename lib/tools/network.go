@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,6 +15,9 @@ func addRoute(ctx context.Context, r *reply, a struct {
 	Body                                *string
 	Headers                             []string
 }) error {
+	if isBlank(a.Pattern) {
+		return errors.New("pattern is empty, which matches no request: ** matches all")
+	}
 	route := browse.Route{Pattern: a.Pattern, Status: int(a.Status), Body: a.Body, ContentType: a.ContentType}
 	for _, h := range a.Headers {
 		name, value, ok := strings.Cut(h, ":")

@@ -43,7 +43,7 @@ func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
 
 // didOpen tells what came of an address.
 func (r *reply) didOpen(opened string, err error, asks bool) error {
-	opened = address(browse.Redacted(opened))
+	opened = address(opened)
 	switch {
 	case errors.Is(err, browse.ErrDownload):
 		r.did("%s is a file, which is downloaded: the page before it is still open", opened)
@@ -148,10 +148,13 @@ type awaiting interface {
 	AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error
 }
 
-// awaited says that there is nothing to wait for, nil if there is.
+// awaited returns an error if there is nothing to wait for.
 func awaited(seconds *float64, text, gone string) error {
-	if seconds == nil && text == "" && gone == "" {
+	switch {
+	case seconds == nil && text == "" && gone == "":
 		return errors.New("one of time, text and textGone is needed")
+	case text != "" && isBlank(text) || gone != "" && isBlank(gone):
+		return errors.New("a text of spaces alone cannot be waited for")
 	}
 	return nil
 }
@@ -337,6 +340,9 @@ func emulateMedia(ctx context.Context, r *reply, a map[string]*string) error {
 	t, err := r.act(ctx)
 	if err != nil {
 		return err
+	}
+	if len(a) == 0 {
+		return errors.New("nothing to emulate is given: media, colorScheme, reducedMotion, forcedColors or contrast")
 	}
 	var did []string
 	for name, value := range a {

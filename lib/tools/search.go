@@ -23,6 +23,8 @@ func (p pattern) find(line string) []int {
 	return p.FindStringIndex(line)
 }
 
+func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
+
 func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -54,7 +56,7 @@ func (r *reply) sayFound(n int, text, regex string) {
 // searched is what finds a text, in any case, or a regular expression in a line.
 func searched(text, regex string) (p pattern, err error) {
 	switch {
-	case text == "" && regex == "":
+	case isBlank(text) && regex == "":
 		return p, errors.New("one of text and regex is needed")
 	case text != "" && regex != "":
 		return p, errors.New("only one of text and regex can be given")

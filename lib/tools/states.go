@@ -57,11 +57,15 @@ func (r *reply) loadState(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.SetState(ctx, state); err != nil {
+	refused, err := b.SetState(ctx, state)
+	if err != nil {
 		return err
 	}
 	r.say("This session has the login %q now: %s. A page that is open shows it when it is loaded again.", name,
 		contents(state.Describe(name)))
+	for _, l := range refused {
+		r.say("Left out: %s", oneLine(l))
+	}
 	return nil
 }
 

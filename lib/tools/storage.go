@@ -93,6 +93,10 @@ func cookieSet(ctx context.Context, r *reply, a struct {
 	if a.Expires != nil {
 		c.Expires = *a.Expires
 	}
+	if c.Expires != -1 && c.Expires <= float64(time.Now().Unix()) {
+		return fmt.Errorf("expires is in the past (%s): browser_cookie_delete removes a cookie",
+			time.Unix(int64(c.Expires), 0).UTC().Format(time.RFC3339))
+	}
 	if c.Path == "" {
 		c.Path = "/"
 	}
@@ -193,10 +197,16 @@ func (kind webStorage) change(ctx context.Context, r *reply, key, value *string,
 	if err != nil {
 		return err
 	}
-	if err = t.SetItem(ctx, string(kind), key, value); err == nil {
+	had, err := t.SetItem(ctx, string(kind), key, value)
+	switch {
+	case err != nil:
+		return err
+	case key != nil && value == nil && !had:
+		r.say("%s key '%s' not found", kind, *key)
+	default:
 		r.did("%s", oneLine(did))
 	}
-	return err
+	return nil
 }
 
 func storageState(ctx context.Context, r *reply, a struct{ Filename string }) error {
@@ -238,11 +248,12 @@ func setStorageState(ctx context.Context, r *reply, a struct{ Filename string })
 	if err != nil {
 		return fmt.Errorf("%s is not a storage state: %w", a.Filename, err)
 	}
-	if err := r.browser.SetState(ctx, state); err != nil {
+	refused, err := r.browser.SetState(ctx, state)
+	if err != nil {
 		return err
 	}
 	r.say("Storage state restored from %s", a.Filename)
-	for _, d := range dropped {
+	for _, d := range append(dropped, refused...) {
 		r.say("Left out: %s", oneLine(d))
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"btools/lib/browse"
@@ -43,6 +44,9 @@ func verifyList(ctx context.Context, r *reply, a struct {
 	t, err := r.act(ctx)
 	if err != nil {
 		return err
+	}
+	if len(a.Items) == 0 || slices.ContainsFunc(a.Items, isBlank) {
+		return errors.New("items has no text, or an empty one, to look for")
 	}
 	missing, err := t.Missing(ctx, a.Target, a.Items)
 	if err == nil && missing != "" {

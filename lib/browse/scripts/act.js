@@ -251,6 +251,7 @@ function changed(el) {
 function choose({ target, values }) {
   const el = controlOf(only(target))
   if (el.localName !== 'select') throw new Fault(`${describe(el)} is not a select: ${insteadOfChoosing(el)}`)
+  if (!values.length && !el.multiple) throw new Fault(`${describe(el)} takes one value, and values is empty`)
   if (values.length > 1 && !el.multiple) throw new Fault(`${describe(el)} takes one value, not ${values.length}`)
   const wanted = values.map((v) => optionFor(el, v))
   el.focus()

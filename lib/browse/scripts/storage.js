@@ -14,10 +14,16 @@ function items({ kind }) {
     { key, value: all.getItem(key) }))
 }
 
+// setItem sets an item, or removes it if it is given no value, or removes all without a key. It
+// returns whether there was the item to remove.
 function setItem({ kind, key, value }) {
   const all = storageOf(kind)
   if (key === null) return all.clear()
-  if (value === null) return all.removeItem(key)
+  const had = all.getItem(key) !== null
+  if (value === null) {
+    all.removeItem(key)
+    return had
+  }
   try {
     all.setItem(key, value)
   } catch {
