@@ -16,7 +16,7 @@ import (
 var flagName = regexp.MustCompile(`--([a-z][a-z-]+)`)
 
 // formerly are names that still work and that only the manual has.
-var formerly = []string{"isolate", "extension", "session-throttle", "max-browsers"}
+var formerly = []string{"isolate", "extension", "session-throttle", "max-browsers", "browser-path", "no-vscode"}
 
 // examples are lines of a page that may name other programs' flags.
 var examples = regexp.MustCompile(`(?m)^\.Dl .*`)
