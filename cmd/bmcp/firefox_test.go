@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -155,6 +156,11 @@ func TestMCPFirefoxOfHosts(t *testing.T) {
 		drives(m, "{}")
 		if r := m.Did("browser_navigate", `{"url":%q}`, site+"/a"); !strings.Contains(r.Text(), "Page /a") {
 			t.Errorf("the host before which one ended %s: %s", end, r.Text())
+		}
+		var st cmdtest.PoolStatus
+		if text := m.Tool("browser_pool_status", "{}").Text(t); json.Unmarshal([]byte(text), &st) != nil ||
+			st.Pools[0].Instances[0].PID != p.PID(0) {
+			t.Errorf("the process of the browser is %d, want %d: %s", st.Pools[0].Instances[0].PID, p.PID(0), text)
 		}
 		if end == "in order" { // a call right after the browser's death waits for the next one
 			pid := p.PID(0)

@@ -71,10 +71,12 @@ func (s *Server) withChild(pool string, instance json.RawMessage) json.RawMessag
 }
 
 // supervisorOf returns the supervisor of the child that launches an instance's
-// browser, nil if there is none.
+// browser, nil if there is none, such as if bpool launches it.
 func (s *Server) supervisorOf(pool string, instance json.RawMessage) (found *supervisor) {
 	kind := jsonrpc.GetString(instance, "browser")
-	if kind != record.Firefox && kind != record.WebKit {
+	launched := jsonrpc.GetString(instance, "status") != healthy ||
+		string(jsonrpc.Get(instance, "process_id")) != "null"
+	if kind != record.Firefox && kind != record.WebKit || launched {
 		return nil
 	}
 	s.mu.Lock()
@@ -82,7 +84,7 @@ func (s *Server) supervisorOf(pool string, instance json.RawMessage) (found *sup
 	s.mu.Unlock()
 	for _, h := range hosts {
 		for _, sup := range h.children.list() {
-			if !sup.child.Drives() || sup.browser.Pool != pool ||
+			if !sup.child.Drives() || sup.child.Builtin || sup.browser.Pool != pool ||
 				sup.browser.Instance != jsonrpc.GetString(instance, "id") {
 				continue
 			}
