@@ -17,10 +17,12 @@ type needs struct {
 	Hit      bool `json:"hit"`      // nothing covers it
 	Enabled  bool `json:"enabled"`  // it is not disabled
 	Editable bool `json:"editable"` // it takes text
+	Watch    bool `json:"watch"`    // if it moves, only it is to get the press that follows
 }
 
 var (
-	forClick = needs{Point: true, Hit: true, Enabled: true}
+	forClick = needs{Point: true, Hit: true, Enabled: true, Watch: true}
+	forDrag  = needs{Point: true, Hit: true, Enabled: true}
 	forHover = needs{Point: true, Hit: true}
 	forDrop  = needs{Point: true}
 	forFill  = needs{Enabled: true, Editable: true}
@@ -34,6 +36,7 @@ type found struct {
 	inFrame point
 	what    string // as results name it
 
+	moves     bool // and does not stop
 	downloads bool // it is a link to a file
 }
 
@@ -50,6 +53,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 	var got struct {
 		X, Y      float64
 		What      string
+		Moves     bool
 		Downloads bool
 		Frame     int // its number in the frame around it; -1: none
 	}
@@ -64,7 +68,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		}
 	}
 	at := point{got.X, got.Y}
-	f := found{place: p, at: at, inFrame: at, what: got.What, downloads: got.Downloads}
+	f := found{place: p, at: at, inFrame: at, what: got.What, moves: got.Moves, downloads: got.Downloads}
 	if n.Point && p.frame.parent != nil {
 		x, y, err := p.frame.origin(ctx)
 		if err != nil {
@@ -99,10 +103,6 @@ func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string,
 	if err != nil {
 		return "", err
 	}
-	f, err := t.ready(ctx, target, forClick)
-	if err != nil {
-		return "", err
-	}
 	button, count := o.Button, 1
 	if button == "" {
 		button = "left"
@@ -110,11 +110,27 @@ func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string,
 	if o.Double {
 		count = 2
 	}
-	since := t.mark()
-	if err := t.act(ctx, click(f.at, button, count, bits)...); err != nil || !f.downloads {
-		return f.what, err
+	for end := time.Now().Add(t.b.of(actionTimeout)); ; {
+		f, err := t.ready(ctx, target, forClick)
+		if err != nil {
+			return "", err
+		}
+		since := t.mark()
+		if err := t.act(ctx, click(f.at, button, count, bits)...); err != nil {
+			return f.what, err
+		}
+		hit := ""
+		if f.moves && t.run(ctx, f.frame, "missed", nil, &hit) == nil && hit != "" {
+			if time.Now().Before(end) {
+				continue
+			}
+			return f.what, fmt.Errorf("%s moves: the clicks hit %s, and were kept from it", f.what, hit)
+		}
+		if f.downloads {
+			return f.what, t.settleDownload(ctx, since)
+		}
+		return f.what, nil
 	}
-	return f.what, t.settleDownload(ctx, since)
 }
 
 // act sends input events and waits for what they cause.
@@ -150,7 +166,7 @@ func (t *Tab) Hover(ctx context.Context, target Target) (string, error) {
 // Drag drags an element to another one with the mouse. What the page makes draggable
 // by HTML is dragged as the browser does it.
 func (t *Tab) Drag(ctx context.Context, from, to Target) (what, onto string, err error) {
-	a, err := t.ready(ctx, from, forClick)
+	a, err := t.ready(ctx, from, forDrag)
 	if err != nil {
 		return "", "", err
 	}

@@ -44,12 +44,14 @@ var (
 	verifyScript string
 	//go:embed scripts/inert.js
 	inertScript string
+	//go:embed scripts/moving.js
+	movingScript string
 	//go:embed scripts/act.js
 	actScript string
 
 	agentScript = sync.OnceValue(func() string {
 		return "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
-			pickScript + storageScript + verifyScript + inertScript + actScript + "})(); 0"
+			pickScript + storageScript + verifyScript + inertScript + movingScript + actScript + "})(); 0"
 	})
 )
 

@@ -132,6 +132,21 @@ var formPages = []formPage{
 			chooses("#e", "Main", "!types into it, and browser_click chooses from what it then shows"),
 			chooses("#f", "Fez", `!combobox "Hat" is not a select: click it, and then its option`),
 		}},
+	// What never stands still is clicked as a person does it; a click that misses it hits nothing else.
+	{"moving", `<style>@keyframes pulse { 50% { transform: scale(1.1) } } #a, #c { animation: pulse 1s infinite }
+		@keyframes drift { to { margin-left: 300px } } #b { animation: drift 2s infinite alternate linear }
+		button { position: relative } #d { transition: left .3s }</style><script>said = ''; dodged = 0
+		onclick = (e) => { said += e.target.id || 'else' }</script>
+		<p><button id=a>Pulse</button><p><button id=b>Drift</button><p><button id=d>Slide</button><p>
+		<button id=c onpointermove="if (dodged < 2) c.style.left = ++dodged * 200 + 'px'">Dodge</button>`,
+		[][3]string{
+			clicks("#a", `Clicked button "Pulse"`),
+			clicks("#b", `Clicked button "Drift"`),
+			clicks("#c", `Clicked button "Dodge"`),
+			js("d.style.left = '400px'", `"400px"`),
+			clicks("#d", `Clicked button "Slide"`),
+			js("said + dodged", `"abcd2"`),
+		}},
 }
 
 // useForms makes the calls of formPages.

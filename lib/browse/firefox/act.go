@@ -25,6 +25,7 @@ func (b *Browser) ready(ctx context.Context, target browse.Target, needs ...stri
 	}
 	var got struct {
 		X, Y  float64
+		Moves bool
 		What  string
 		Frame int // its number in the frame around it; -1: none
 	}
@@ -36,7 +37,7 @@ func (b *Browser) ready(ctx context.Context, target browse.Target, needs ...stri
 	if err = b.usable(ctx, p.context, got.Frame); err != nil {
 		return p, at, "", fmt.Errorf("%s: its %w", target, err)
 	}
-	return p, point{got.X, got.Y}, got.What, nil
+	return p, point{got.X, got.Y, got.Moves}, got.What, nil
 }
 
 // usable returns an error if a document's frame, which has a number in the one around it, is inert.
@@ -57,7 +58,10 @@ func (b *Browser) usable(ctx context.Context, context string, number int) error 
 }
 
 // point is a place in a document's viewport, in CSS pixels.
-type point struct{ x, y float64 }
+type point struct {
+	x, y  float64
+	moves bool // what is there does not stop moving
+}
 
 // action is one action of input.performActions.
 type action map[string]any
@@ -98,16 +102,32 @@ func (b *Browser) Click(ctx context.Context, target browse.Target, o browse.Clic
 		}
 		held = append(held, key)
 	}
-	p, at, what, err := b.ready(ctx, target, "point", "hit", "enabled")
-	if err != nil {
-		return "", err
-	}
 	count := 1
 	if o.Double {
 		count = 2
 	}
+	for end := time.Now().Add(actionTimeout); ; {
+		p, at, what, err := b.ready(ctx, target, "point", "hit", "enabled", "watch")
+		if err != nil {
+			return "", err
+		}
+		keys, mouse := clickAt(at, buttons[o.Button], count, held)
+		if err := b.perform(ctx, p.context, keys, mouse); err != nil {
+			return what, err
+		}
+		hit := ""
+		if !at.moves || b.run(ctx, p.context, "missed", nil, &hit) != nil || hit == "" {
+			return what, nil
+		}
+		if time.Now().After(end) {
+			return what, fmt.Errorf("%s moves: the clicks hit %s, and were kept from it", what, hit)
+		}
+	}
+}
+
+// clickAt returns the actions of some clicks, with keys that are held meanwhile.
+func clickAt(at point, button, count int, held []string) (keys, mouse []action) {
 	// Both sources have an action in each step.
-	var keys, mouse []action
 	step := func(key, move action) { keys, mouse = append(keys, key), append(mouse, move) }
 	pause := action{"type": "pause"}
 	for _, key := range held {
@@ -115,13 +135,13 @@ func (b *Browser) Click(ctx context.Context, target browse.Target, o browse.Clic
 	}
 	step(pause, action{"type": "pointerMove", "x": int(at.x), "y": int(at.y)})
 	for range count {
-		step(pause, action{"type": "pointerDown", "button": buttons[o.Button]})
-		step(pause, action{"type": "pointerUp", "button": buttons[o.Button]})
+		step(pause, action{"type": "pointerDown", "button": button})
+		step(pause, action{"type": "pointerUp", "button": button})
 	}
 	for _, key := range slices.Backward(held) {
 		step(action{"type": "keyUp", "value": key}, pause)
 	}
-	return what, b.perform(ctx, p.context, keys, mouse)
+	return keys, mouse
 }
 
 // Hover moves the mouse over an element.

@@ -81,23 +81,6 @@ const controlOf = (el) => (el.localName === 'label' && el.control) || el
 const isEditable = (el) => el.isContentEditable || ['input', 'textarea', 'select'].includes(el.localName) ||
   ['textbox', 'searchbox', 'combobox', 'spinbutton'].includes(roleOf(el))
 
-const sameBox = (a, b) => a.x === b.x && a.y === b.y && a.width === b.width && a.height === b.height
-
-const geometry = /^(inset|left|top|right|bottom|transform|translate|scale|rotate|offset|margin|width|height|zoom)/
-
-// isAnimated says whether an animation that ends moves an element or what it is in. Its
-// box alone does not tell: on a busy machine an animation that has been started stands
-// still for some frames.
-function isAnimated(el) {
-  for (let e = el; e; e = flatParent(e)) {
-    for (const a of e.getAnimations()) {
-      if (a.playState === 'running' && isFinite(a.effect?.getComputedTiming().endTime) &&
-        a.effect.getKeyframes().some((k) => Object.keys(k).some((name) => geometry.test(name)))) return true
-    }
-  }
-  return false
-}
-
 const alignments = ['nearest', 'center', 'end', 'start']
 
 // ready waits until an element is attached, visible, stable, enabled, in the
@@ -105,7 +88,7 @@ const alignments = ['nearest', 'center', 'end', 'start']
 // time is up it throws a Fault that says what was missing.
 async function ready({ target, needs, ms }) {
   const end = performance.now() + ms
-  const tries = { unpainted: 0, scrolled: 0, boxes: 0, covered: false }
+  const tries = { unpainted: 0, moving: 0, scrolled: 0, boxes: 0, covered: false }
   let missing = ''
   for (let n = 0; ; n++) {
     const el = only(target)
@@ -117,7 +100,10 @@ async function ready({ target, needs, ms }) {
       }
       const got = await tryReady(el, needs, tries)
       if (got.point || got.ok) {
-        return { ...got.point, what: describe(el), downloads: !!el.closest('a[download]'), frame: place() }
+        if (got.moves && needs.watch) watchPress(el)
+        return {
+          ...got.point, what: describe(el), moves: !!got.moves, downloads: !!el.closest('a[download]'), frame: place(),
+        }
       }
       missing = got.missing
     }
@@ -153,20 +139,13 @@ async function tryReady(el, needs, tries) {
   const painted = await frame()
   if (!el.isConnected) return { missing: `${what} was removed from the page` }
   if (!painted && tries.unpainted++ < mostUnpainted) return { missing: `${what} is not painted` }
-  if (isAnimated(box) || !sameBox(before, box.getBoundingClientRect())) {
-    return { missing: `${what} does not stop moving` }
-  }
+  const motion = motionOf(box, before, tries)
+  if (motion === 'on') return { missing: `${what} does not stop moving` }
   const at = pointOf(el, box)
-  if (at && (!needs.hit || at.hit && receives(el, at.hit))) return { point: at.point }
+  if (at && (!needs.hit || at.hit && receives(el, at.hit))) return { point: at.point, moves: motion === 'always' }
   tries.covered = ++tries.boxes % boxes.length === 0
   if (!at) return { missing: `${what} cannot be scrolled into view` }
   return { missing: at.hit ? `${what} is covered by ${describe(at.hit)}` : `${what} cannot be clicked there` }
-}
-
-// hits says what of a page is at a point in place of an element, "" if it is it.
-function hits({ target, x, y }) {
-  const el = only(target), hit = topAt(x, y)
-  return hit && isInside(hit, el) ? '' : hit ? describe(hit) : 'nothing'
 }
 
 // innerOrigin is where the document in an iframe begins.
@@ -409,7 +388,7 @@ async function run(name, args) {
 }
 
 const api = {
-  snapshot, html, dom, ready, hits, innerOrigin, fill, choose, checked, focus, box, hasText, settle, rest, page, scale,
+  snapshot, html, dom, ready, missed, innerOrigin, fill, choose, checked, focus, box, hasText, settle, rest, page, scale,
   takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
   usableFrame,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
