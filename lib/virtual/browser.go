@@ -45,6 +45,7 @@ type Browser struct {
 	commit         time.Duration    // see defaultCommit
 	unfinished     websocket.Budget // of the messages that clients are sending
 	watcher        *link
+	opening        sync.Mutex      // held while more of them are opened
 	version        json.RawMessage // the answer to Browser.getVersion
 	defaultContext string
 	// tabsAreMarked says that tabs have embedderData; a tab without it belongs
@@ -62,6 +63,7 @@ type Browser struct {
 	sessions map[*Session]bool
 	disowned map[string]bool // IDs of pages that are not their clients'
 	later    []postponed     // see hidden.go
+	more     []*link         // watchers beside the first: see pause.go
 	gone     []*target       // the latest that were destroyed, for downloads that they began
 	created  int             // number of targets so far
 	over     bool
@@ -83,12 +85,8 @@ type target struct {
 	attachments int             // of clients
 	used        atomic.Int64    // when a client last used it, in Unix nanoseconds
 
-	// pausedBy is the watcher's CDP session while the target is paused, else "".
-	// blockers must all set the target up before it resumes: clients, and the
-	// session itself.
-	pausedBy  string
-	watched   bool // the watcher has attached to it, which may be after it is known
-	blockers  map[any]bool
+	pause     *pause         // nil: it runs
+	watched   bool           // the watcher has attached to it, which may be after it is known
 	unblocked wait.Broadcast // a blocker is gone
 	prepared  bool           // the session has set it up
 	ready     chan struct{}  // of a page: closed when it is prepared
@@ -123,7 +121,9 @@ func OpenOn(ctx context.Context, up Upstream, log *slog.Logger) (*Browser, error
 		sessions: map[*Session]bool{},
 	}
 	b.Refuse(up.Addr())
-	w, err := b.dial(ctx, b.event)
+	w, err := b.dial(ctx, func(method, session string, params json.RawMessage) {
+		b.event(nil, method, session, params)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (b *Browser) watch(ctx context.Context) error {
 		params map[string]any
 	}{
 		{"Target.setDiscoverTargets", map[string]any{"discover": true, "filter": []map[string]any{{}}}},
-		{"Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true}},
+		{"Target.setAutoAttach", autoAttach},
 	} {
 		if _, err := b.watcher.Call(ctx, "", c.method, c.params); err != nil {
 			return fmt.Errorf("cannot watch the browser's targets: %s: %w", c.method, err)
@@ -235,8 +235,12 @@ func (b *Browser) end() {
 	for s := range b.sessions {
 		s.stopLocked(b.watcher.why)
 	}
+	more := b.more
 	b.mu.Unlock()
 	b.work.Wait()
+	for _, l := range more {
+		l.close()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.sessions)
@@ -270,19 +274,22 @@ func (b *Browser) sync(ctx context.Context) error {
 	return err
 }
 
-// event handles an event of the watcher.
-func (b *Browser) event(method, session string, params json.RawMessage) {
+// event handles an event of a watcher; nil: of the first one.
+func (b *Browser) event(from *link, method, session string, params json.RawMessage) {
 	if session != "" {
 		return // of a target that it has paused
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.postponeLocked(method, params) {
-		b.eventLocked(method, params)
+	if from == nil {
+		from = b.watcher
+	}
+	if !b.postponeLocked(from, method, params) {
+		b.eventLocked(from, method, params)
 	}
 }
 
-func (b *Browser) eventLocked(method string, params json.RawMessage) {
+func (b *Browser) eventLocked(from *link, method string, params json.RawMessage) {
 	switch method {
 	case "Target.targetCreated", "Target.targetInfoChanged":
 		b.updateTargetLocked(jsonrpc.Get(params, "targetInfo"))
@@ -294,12 +301,10 @@ func (b *Browser) eventLocked(method string, params json.RawMessage) {
 			t.session.notifyLocked(t, "Target.targetCrashed", params)
 		}
 	case "Target.attachedToTarget":
-		b.targetAttachedLocked(params)
+		b.targetAttachedLocked(from, params)
 	case "Target.detachedFromTarget":
-		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil &&
-			t.pausedBy == jsonrpc.GetString(params, "sessionId") {
-			t.pausedBy, t.blockers = "", nil
-			t.unblocked.Wake()
+		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil {
+			b.heldEndedLocked(t, jsonrpc.GetString(params, "sessionId"))
 		}
 	}
 }
@@ -387,40 +392,3 @@ func (b *Browser) starterLocked(frame string) *target {
 	}
 	return nil
 }
-
-// targetAttachedLocked keeps a new target paused until the clients that see it
-// have set it up. Other targets resume at once: while Chrome attaches any
-// client, it holds up the pop-ups of all.
-func (b *Browser) targetAttachedLocked(params json.RawMessage) {
-	info, session := jsonrpc.Get(params, "targetInfo"), jsonrpc.GetString(params, "sessionId")
-	t := b.updateTargetLocked(info)
-	if t != nil {
-		t.watched = true
-	}
-	if t == nil || string(jsonrpc.Get(params, "waitingForDebugger")) != "true" {
-		b.resume(session)
-		if t != nil {
-			t.session.autoAttachLocked(t)
-		}
-		return
-	}
-	t.pausedBy, t.blockers = session, map[any]bool{}
-	t.session.blockLocked(t)
-	t.session.autoAttachLocked(t)
-	b.unblockLocked(t, nil)
-}
-
-// unblockLocked removes a blocker of a target, and resumes the target after the
-// last one.
-func (b *Browser) unblockLocked(t *target, who any) {
-	delete(t.blockers, who)
-	t.unblocked.Wake()
-	if t.pausedBy == "" || len(t.blockers) > 0 {
-		return
-	}
-	b.resume(t.pausedBy)
-	t.pausedBy, t.blockers = "", nil
-}
-
-// resume lets a target run and detaches the watcher from it.
-func (b *Browser) resume(session string) { b.watcher.resumeAndDetach("", session) }

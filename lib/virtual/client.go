@@ -98,6 +98,7 @@ type attachment struct {
 	root       *root  // that requested it; nil: the target's parent did
 	parent     string // the CDP session with which it ends
 	pausesPage bool   // with a tab: its page is attached, too, before it resumes
+	from       *link  // the watcher that has given it, and can end it; nil: the client can
 }
 
 // attachRequest is a root's request for a CDP session with a target, until
@@ -240,11 +241,12 @@ func (k *Client) unregister() {
 	in, out := k.bytes()
 	s.in.Add(in)
 	s.out.Add(out)
-	for _, a := range k.attached {
+	for session, a := range k.attached {
 		if t := b.targets[a.target]; t != nil {
 			t.attachments--
 			s.notifyChangeLocked(t)
 		}
+		k.takeBackLocked(session, a)
 	}
 	for _, t := range s.targetsLocked() {
 		b.unblockLocked(t, k)
@@ -399,6 +401,10 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 		by = k.nextAttachRequestLocked(id)
 		a.root, at = by.root, by.root.session
 	}
+	if by == nil && parent != "" && b.giveBelowLocked(b.targets[id], k, parent) {
+		k.calls.Send(parent, "Target.detachFromTarget", map[string]string{"sessionId": session})
+		return
+	}
 	if b.ownerLocked(info) != k.session || by != nil && !k.isWantedLocked(by) {
 		// A tab has led to a target of Chrome's own user interface, or the client
 		// no longer wants the session.
@@ -415,7 +421,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 	if t := b.targets[id]; t != nil {
 		t.attachments++
 		k.session.notifyChangeLocked(t)
-		if (by == nil || by.auto) && t.blockers[k] {
+		if (by == nil || by.auto) && t.isBlockedBy(k) {
 			params = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("true"))
 		}
 	}
@@ -471,8 +477,11 @@ func (k *Client) detachedLocked(message []byte, params json.RawMessage) {
 		return // the client does not know it
 	}
 	k.forgetLocked(session)
-	if a.root != nil && a.root.session != "" {
+	switch {
+	case a.root != nil && a.root.session != "":
 		message = wire.Event(a.root.session, "Target.detachedFromTarget", params)
+	case a.from != nil && a.parent != "": // it was a watcher's
+		message = wire.Event(a.parent, "Target.detachedFromTarget", params)
 	}
 	k.toClient.Put(message)
 }
@@ -490,6 +499,7 @@ func (k *Client) forgetLocked(session string) {
 	for below, c := range k.attached {
 		if c.parent == session {
 			k.forgetLocked(below)
+			k.takeBackLocked(below, c)
 		}
 	}
 	if a.root != nil && a.root.byAuto[a.target] == session {
@@ -516,7 +526,7 @@ func (k *Client) tabReleasedLocked(a *attachment) {
 		return
 	}
 	for _, t := range k.session.targetsLocked() {
-		if t.blockers[k] && !k.isAttachedLocked(t.id) && !k.isAttachingLocked(t.id) {
+		if t.isBlockedBy(k) && !k.isAttachedLocked(t.id) && !k.isAttachingLocked(t.id) {
 			b.unblockLocked(t, k)
 		}
 	}
@@ -556,7 +566,7 @@ func (k *Client) autoAttachLocked(r *root, t *target, done func()) {
 		return
 	}
 	r.waiting[t.id] = append(r.waiting[t.id], done)
-	if begun {
+	if begun || r.wait && t.isComing() {
 		return
 	}
 	r.byAuto[t.id] = ""

@@ -168,8 +168,11 @@ func (k *Client) awaitOthers(ctx context.Context, t *target) {
 
 // waitsForOther reports whether a target is paused until another client has set it up.
 func (t *target) waitsForOther(k *Client) bool {
-	for who := range t.blockers {
-		if other, is := who.(*Client); is && other != k && t.pausedBy != "" {
+	if t.pause == nil {
+		return false
+	}
+	for who := range t.pause.blockers {
+		if other, is := who.(*Client); is && other != k {
 			return true
 		}
 	}
@@ -269,11 +272,11 @@ func (k *Client) keepsPaused(c policy.Command) bool {
 		k.tabReleasedLocked(a)
 	}
 	t := k.targetLocked(c.Session)
-	if t == nil || t.pausedBy == "" {
+	if t == nil || !t.isPaused() {
 		return false
 	}
 	b.unblockLocked(t, k)
-	if t.pausedBy == "" {
+	if !t.isPaused() {
 		return false
 	}
 	k.reply(c, emptyObject)

@@ -32,6 +32,9 @@ type Conn interface {
 	Write(c policy.Command, message []byte) error
 	// Direct may have messages delivered as they come; see single.Client.
 	Direct(deliver func(message []byte) bool)
+	// Give moves a CDP session with a target, and all that is below it, to another
+	// connection. It reports false if it can't.
+	Give(session string, to Conn) bool
 	// Done is closed when the connection has ended although Next has not been called
 	// for all messages.
 	Done() <-chan struct{}
@@ -69,6 +72,7 @@ func (s *socket) Next() (Message, error) {
 func (s *socket) Direct(func([]byte) bool)                     {} // they are relayed while they arrive
 func (s *socket) Put(message []byte)                           { s.out.Put(message) }
 func (s *socket) Write(_ policy.Command, message []byte) error { return s.out.Write(message) }
+func (s *socket) Give(string, Conn) bool                       { return false }
 func (s *socket) Done() <-chan struct{}                        { return s.closed }
 
 func (s *socket) Close() {
@@ -148,6 +152,11 @@ func (p part) Next() (Message, error) {
 		return nil, err
 	}
 	return whole(b), nil
+}
+
+func (p part) Give(session string, to Conn) bool {
+	other, ok := to.(part)
+	return ok && p.Client.Give(session, other.Client)
 }
 
 // whole is a message that has arrived.

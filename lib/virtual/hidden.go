@@ -55,6 +55,7 @@ func (h *hidden) close() {
 
 // postponed is an event of the watcher about a new target.
 type postponed struct {
+	from       *link
 	method, id string
 	params     json.RawMessage
 }
@@ -72,7 +73,7 @@ func (s *Session) hide() {
 }
 
 // postponeLocked reports whether an event of the watcher is handled later.
-func (b *Browser) postponeLocked(method string, params json.RawMessage) bool {
+func (b *Browser) postponeLocked(from *link, method string, params json.RawMessage) bool {
 	info := jsonrpc.Get(params, "targetInfo")
 	id := jsonrpc.GetString(info, "targetId")
 	if info == nil {
@@ -85,7 +86,7 @@ func (b *Browser) postponeLocked(method string, params json.RawMessage) bool {
 			return false
 		}
 	}
-	b.later = append(b.later, postponed{method, id, params})
+	b.later = append(b.later, postponed{from, method, id, params})
 	return true
 }
 
@@ -113,8 +114,7 @@ func (s *Session) disown(page *storage.Page) (own string) {
 		}
 		own = s.ownSessions[id]
 		if t := b.targets[id]; t != nil { // its events have come before
-			t.blockers = nil
-			b.unblockLocked(t, nil)
+			b.releaseLocked(t)
 			b.removeLocked(t)
 		}
 	}
@@ -125,8 +125,8 @@ func (s *Session) disown(page *storage.Page) (own string) {
 	later := b.later
 	b.later = nil
 	for _, e := range later {
-		if !b.postponeLocked(e.method, e.params) { // it may be of another session
-			b.eventLocked(e.method, e.params)
+		if !b.postponeLocked(e.from, e.method, e.params) { // it may be of another session
+			b.eventLocked(e.from, e.method, e.params)
 		}
 	}
 	return own

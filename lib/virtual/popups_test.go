@@ -106,7 +106,7 @@ func hasPaused(s *Session) bool {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
 	for _, t := range s.targetsLocked() {
-		if t.typ == "page" && t.pausedBy != "" {
+		if t.typ == "page" && t.isPaused() {
 			return true
 		}
 	}
@@ -183,6 +183,71 @@ func TestAllClientsSetUpAPopUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A page that a link opens has no opener, and its document is on its way before anybody
+// is told. It runs under what its clients have set up all the same, and tells each its
+// first requests.
+func TestPagesOfLinksBeginUnderTheirClients(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, "<script>begun = [window.set0, window.set1].join()</script><script src=/first.js></script>"+
+			"<a target=_blank href=/opened>open</a>")
+	}))
+	defer server.Close()
+	all := map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true,
+		"filter": []any{map[string]any{}}}
+	for _, byTab := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tab mode %v", byTab), func(t *testing.T) {
+			s := newSession(t, sharedChrome(t), Options{})
+			p, q := connect(t, s, ""), connect(t, s, "")
+			page := p.autoAttach()
+			p.must(page, "Page.enable", nil)
+			p.must(page, "Page.navigate", map[string]any{"url": server.URL})
+			p.event("Page.loadEventFired", page)
+			if byTab {
+				q.must(q.autoAttach(map[string]any{"type": "page", "exclude": true},
+					map[string]any{"type": "browser", "exclude": true}, map[string]any{}), "Target.setAutoAttach", all)
+				q.event("Target.attachedToTarget", `"page"`)
+			} else {
+				q.autoAttach()
+			}
+			for range 3 {
+				p.begin(page, "Runtime.evaluate",
+					map[string]any{"expression": "document.links[0].click()", "userGesture": true})
+				first := jsonrpc.GetString(p.event("Target.attachedToTarget", `"page"`), "params", "sessionId")
+				if byTab {
+					tab := jsonrpc.GetString(q.event("Target.attachedToTarget", `"tab"`), "params", "sessionId")
+					q.begin(tab, "Target.setAutoAttach", all)
+					q.begin(tab, "Runtime.runIfWaitingForDebugger", nil)
+				}
+				second := jsonrpc.GetString(q.event("Target.attachedToTarget", `"page"`), "params", "sessionId")
+				for i, c := range []struct {
+					p       *peer
+					session string
+				}{{p, first}, {q, second}} {
+					c.p.begin(c.session, "Page.enable", nil)
+					c.p.begin(c.session, "Network.enable", nil)
+					c.p.begin(c.session, "Page.addScriptToEvaluateOnNewDocument",
+						map[string]any{"source": fmt.Sprintf("window.set%d = 1", i)})
+					c.p.begin(c.session, "Runtime.runIfWaitingForDebugger", nil)
+				}
+				p.event("Network.requestWillBeSent", "/first.js")
+				q.event("Network.requestWillBeSent", "/first.js")
+				p.event("Page.loadEventFired", first)
+				got := p.must(first, "Runtime.evaluate", map[string]any{"expression": "begun"})
+				if v := jsonrpc.GetString(got, "result", "value"); v != "1,1" {
+					t.Errorf("the page has begun with %q, want 1,1", v)
+				}
+				info := p.must(first, "Target.getTargetInfo", nil)
+				p.must("", "Target.closeTarget",
+					map[string]any{"targetId": jsonrpc.GetString(info, "targetInfo", "targetId")})
+				p.event("Target.detachedFromTarget", first)
+				q.event("Target.detachedFromTarget", second)
+			}
+		})
+	}
 }
 
 // A page goes elsewhere once all clients that set it up have done so: each is told of its

@@ -486,8 +486,7 @@ func (s *Session) abandonTargetsLocked() {
 	b := s.browser
 	for id, t := range b.targets {
 		if t.session == s && t.context == s.base {
-			t.blockers = nil
-			b.unblockLocked(t, nil)
+			b.releaseLocked(t)
 			delete(b.targets, id)
 		}
 	}
@@ -602,12 +601,12 @@ func (s *Session) notifyLocked(t *target, method string, params any) {
 // it up, and that will see it directly or through its tab.
 func (s *Session) blockLocked(t *target) {
 	if t.typ == "page" && !s.over && !t.prepared {
-		t.blockers[s] = true // see ownLocked
+		t.pause.blockers[s] = true // see prepareLocked
 	}
 	for k := range s.clients {
 		for _, r := range k.roots {
 			if r.wait && (r.attaches(t) || t.typ == "page" && r.auto.matches("tab")) {
-				t.blockers[k] = true
+				t.pause.blockers[k] = true
 			}
 		}
 	}
@@ -734,7 +733,7 @@ func (s *Session) prepareLocked(t *target) {
 					if err == nil && b.targets[t.id] == t {
 						b.updateTargetLocked(info) // no event has its address before its document
 					}
-					paused := (t.pausedBy != "" || !t.watched) && !(Tab{URL: jsonrpc.GetString(info, "url")}).isBlank()
+					paused := (t.isPaused() || !t.watched) && !(Tab{URL: jsonrpc.GetString(info, "url")}).isBlank()
 					b.mu.Unlock()
 					attached(own, err, paused)
 				})

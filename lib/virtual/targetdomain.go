@@ -204,8 +204,17 @@ func (k *Client) detachFromTarget(c policy.Command, r *root) {
 	b.mu.Lock()
 	over := k.roots[id]
 	if id == "" || over == nil {
+		a := k.attached[id]
+		given := a != nil && a.from != nil
+		if given {
+			k.endGivenLocked(id, a)
+		}
 		b.mu.Unlock()
-		k.forward(c, r, nil)
+		if given {
+			k.reply(c, emptyObject)
+		} else {
+			k.forward(c, r, nil)
+		}
 		return
 	}
 	delete(k.roots, id)
@@ -371,6 +380,9 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 		k.stopAutoAttachLocked(r)
 	}
 	b.mu.Unlock()
+	if wait {
+		b.awaitWatchers(ctx, k.session)
+	}
 	k.session.work.Go(func() {
 		attached.Wait()
 		k.reply(c, emptyObject)
@@ -380,13 +392,15 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 // stopAutoAttachLocked ends the CDP sessions of a root's auto-attach.
 func (k *Client) stopAutoAttachLocked(r *root) {
 	for _, session := range r.byAuto {
-		if session != "" {
+		if a := k.attached[session]; a != nil && a.from != nil {
+			k.endGivenLocked(session, a)
+		} else if session != "" {
 			k.calls.Send("", "Target.detachFromTarget", map[string]string{"sessionId": session})
 		}
 	}
 	b := k.session.browser
 	for _, t := range k.session.targetsLocked() {
-		if t.blockers[k] && !k.pausesTargetsLocked() {
+		if t.isBlockedBy(k) && !k.pausesTargetsLocked() {
 			b.unblockLocked(t, k)
 		}
 	}

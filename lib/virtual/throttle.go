@@ -93,7 +93,7 @@ func (s *Session) throttle(since time.Time) {
 // canThrottle reports whether a page can be throttled: it runs, has something
 // to run, and no client has frozen it.
 func (t *target) canThrottle() bool {
-	return t.typ == "page" && t.prepared && t.pausedBy == "" && !t.crashed && !t.closing && !t.throttled && !t.frozen &&
+	return t.typ == "page" && t.prepared && !t.isPaused() && !t.crashed && !t.closing && !t.throttled && !t.frozen &&
 		jsonrpc.GetString(t.info, "url") != "about:blank"
 }
 

@@ -73,6 +73,32 @@ func (c *Client) begin(session string) error {
 	return nil
 }
 
+// Give moves a CDP session with a target to another connection of the same Chrome, with all
+// that is below it. The connection that gives it ends it with Target.detachFromTarget. It
+// reports false if there is no such session, or the other connection has ended.
+func (c *Client) Give(session string, to *Client) bool {
+	m := c.mux
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := c.below[session]; !ok || to.mux != m || to.gone || m.over {
+		return false
+	}
+	c.moveLocked(session, to.session, to)
+	return true
+}
+
+// moveLocked moves a CDP session, and those below it.
+func (c *Client) moveLocked(session, parent string, to *Client) {
+	delete(c.below, session)
+	to.below[session] = parent
+	c.mux.sessions[session] = to
+	for child, above := range c.below {
+		if above == session {
+			c.moveLocked(child, session, to)
+		}
+	}
+}
+
 // detach ends a CDP session of our own, and with it what Chrome keeps for it.
 func (m *Mux) detach(session string) {
 	m.calls.Send("", "Target.detachFromTarget", map[string]string{"sessionId": session})
@@ -229,8 +255,9 @@ func (c *Client) owns(session string) bool {
 	return ok
 }
 
-// noteLocked notes the CDP sessions that begin and end below another one.
-func (c *Client) noteLocked(parent string, event []byte) {
+// noteLocked notes the CDP sessions that begin and end below another one. It returns the
+// connection that is told: that which the session was given to, or c.
+func (c *Client) noteLocked(parent string, event []byte) *Client {
 	session := jsonrpc.GetString(event, "params", "sessionId")
 	switch jsonrpc.GetString(event, "method") {
 	case "Target.attachedToTarget":
@@ -239,8 +266,14 @@ func (c *Client) noteLocked(parent string, event []byte) {
 			c.mux.sessions[session] = c
 		}
 	case "Target.detachedFromTarget":
-		c.forgetLocked(session)
+		owner := c
+		if of := c.mux.sessions[session]; of != nil && session != of.session {
+			owner = of
+		}
+		owner.forgetLocked(session)
+		return owner
 	}
+	return c
 }
 
 // forgetLocked notes that a CDP session has ended, with those below it.

@@ -170,7 +170,9 @@ func (m *Mux) route(message []byte, cut bool) {
 	m.mu.Lock()
 	c := m.sessions[session]
 	if c != nil && bytes.HasPrefix(message, targetEvent) {
-		c.noteLocked(session, message)
+		if owner := c.noteLocked(session, message); owner != c {
+			c, session = owner, owner.session
+		}
 	}
 	m.mu.Unlock()
 	defer m.boundUnread()

@@ -1,0 +1,261 @@
+package virtual
+
+import (
+	"context"
+	"encoding/json"
+
+	"btools/lib/cdp/wire"
+	"btools/lib/jsonrpc"
+)
+
+// A new target is paused before its first document. Chrome waits for the CDP sessions with
+// which it has attached the watchers to it, and keeps the document from running until these
+// are told to resume. A session that is requested later is none of them: what a client sends
+// on it takes effect when the document already runs. So a client with auto-attach is given
+// the session of a watcher.
+
+// pause is what a new target waits for.
+type pause struct {
+	held     []held
+	blockers map[any]bool // clients, and the session itself, that must set the target up
+	seen     int          // watchers that have been attached
+	expected int          // watchers that will be; 0: the first one has not been yet
+}
+
+// held is a CDP session with which Chrome has attached a watcher to a target.
+type held struct {
+	id     string
+	from   *link
+	to     *Client         // that it was given to; nil: it is still the watcher's
+	params json.RawMessage // of its announcement
+}
+
+// resume lets the target run, as far as it waits for this CDP session. A watcher leaves it.
+func (h held) resume() {
+	if h.to != nil {
+		h.to.calls.Send(h.id, "Runtime.runIfWaitingForDebugger", nil)
+		return
+	}
+	h.from.resumeAndDetach("", h.id)
+}
+
+// isPaused reports whether the target waits to be set up.
+func (t *target) isPaused() bool { return t.pause != nil }
+
+// isBlockedBy reports whether a target waits for a client, or for its session.
+func (t *target) isBlockedBy(who any) bool { return t.pause != nil && t.pause.blockers[who] }
+
+// isComing reports whether more watchers are about to be attached to a new target.
+func (t *target) isComing() bool {
+	return t.pause != nil && (t.pause.expected == 0 || t.pause.seen < t.pause.expected)
+}
+
+// maxWatchers bounds the watchers of a browser, all of which Chrome attaches to each new
+// target. Clients beyond their number get sessions that are requested.
+const maxWatchers = 4
+
+// awaitWatchers opens watchers until there is one for each root of the session's clients for
+// which new targets wait.
+func (b *Browser) awaitWatchers(ctx context.Context, s *Session) {
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	b.mu.Lock()
+	wanted := 0
+	for k := range s.clients {
+		for _, r := range k.roots {
+			if r.auto != nil && r.wait {
+				wanted++
+			}
+		}
+	}
+	there := 1 + len(b.more)
+	b.mu.Unlock()
+	for ; there < min(wanted, maxWatchers); there++ {
+		var l *link
+		begun := make(chan struct{})
+		l, err := b.dial(ctx, func(method, session string, params json.RawMessage) {
+			<-begun
+			b.event(l, method, session, params)
+		})
+		if err != nil {
+			close(begun)
+			return
+		}
+		close(begun)
+		if _, err := l.Call(ctx, "", "Target.setAutoAttach", autoAttach); err != nil {
+			l.close()
+			return
+		}
+		b.mu.Lock()
+		b.more = append(b.more, l)
+		b.mu.Unlock()
+	}
+}
+
+// autoAttach are the parameters of a watcher's auto-attach.
+var autoAttach = map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true}
+
+// targetAttachedLocked keeps a new target paused until the clients that see it have set it up.
+func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
+	info := jsonrpc.Get(params, "targetInfo")
+	h := held{id: jsonrpc.GetString(params, "sessionId"), from: from, params: params}
+	waits := string(jsonrpc.Get(params, "waitingForDebugger")) == "true"
+	t := b.updateTargetLocked(info)
+	if t == nil {
+		h.resume()
+		return
+	}
+	if waits && t.pause == nil && !t.watched {
+		t.pause = &pause{blockers: map[any]bool{}}
+		t.session.blockLocked(t)
+	}
+	if from == b.watcher {
+		t.watched = true
+		if t.pause != nil {
+			t.pause.expected = 1 + len(b.more)
+		}
+	}
+	if t.pause == nil { // it runs
+		h.resume()
+		if from == b.watcher {
+			t.session.autoAttachLocked(t)
+		}
+		return
+	}
+	t.pause.seen++
+	if !waits {
+		h.resume()
+	} else {
+		t.pause.held = append(t.pause.held, h)
+		b.giveToRootLocked(t, len(t.pause.held)-1)
+	}
+	if !t.isComing() {
+		t.session.autoAttachLocked(t)
+		b.unblockLocked(t, nil)
+	}
+}
+
+// giveToRootLocked gives a CDP session to one of the clients that set the target up and have
+// none with it.
+func (b *Browser) giveToRootLocked(t *target, i int) {
+	for k := range t.session.clients {
+		for _, r := range k.roots {
+			if _, begun := r.byAuto[t.id]; begun || !r.wait || !r.attaches(t) {
+				continue
+			}
+			if b.giveLocked(t, i, k, &attachment{target: t.id, root: r}, r.session) {
+				r.callWaitersLocked(t.id)
+				return
+			}
+		}
+	}
+}
+
+// giveLocked gives a CDP session to a client, which it tells on the client's session at.
+func (b *Browser) giveLocked(t *target, i int, k *Client, a *attachment, at string) bool {
+	h := &t.pause.held[i]
+	if !h.from.conn.Give(h.id, k.up) {
+		return false
+	}
+	h.to, a.from = k, h.from
+	k.attached[h.id] = a
+	if a.root != nil {
+		a.root.byAuto[t.id] = h.id
+	}
+	t.attachments++
+	k.session.notifyChangeLocked(t)
+	params := jsonrpc.Set(h.params, "targetInfo", t.shown(jsonrpc.Get(h.params, "targetInfo")))
+	k.toClient.Put(wire.Event(at, "Target.attachedToTarget", params))
+	return true
+}
+
+// giveBelowLocked gives a client a watcher's CDP session with a page in place of the one by
+// which a tab has led to it. It reports whether it has.
+func (b *Browser) giveBelowLocked(t *target, k *Client, parent string) bool {
+	if t == nil || t.pause == nil || !t.pause.blockers[k] {
+		return false
+	}
+	for i, h := range t.pause.held {
+		if h.to == nil && b.giveLocked(t, i, k, &attachment{target: t.id, parent: parent}, parent) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBackLocked gives a CDP session back to its watcher, if a watcher has given it. It does
+// not end with the client, and a target that still waits for it must be told to resume.
+func (k *Client) takeBackLocked(session string, a *attachment) {
+	if a.from == nil {
+		return
+	}
+	h := held{id: session, from: a.from}
+	if !k.up.Give(session, a.from.conn) {
+		return // it has ended, or its watcher has, with the browser
+	}
+	if t := k.session.browser.targets[a.target]; t != nil && t.pause != nil {
+		for i := range t.pause.held {
+			if t.pause.held[i].id == session {
+				t.pause.held[i].to = nil
+				return // it resumes with the others
+			}
+		}
+	}
+	h.resume()
+}
+
+// endGivenLocked ends a CDP session that a watcher has given, and tells the client.
+func (k *Client) endGivenLocked(session string, a *attachment) {
+	at := a.parent
+	if a.root != nil {
+		at = a.root.session
+	}
+	k.session.work.Go(func() { k.calls.FailSession(session) }) // what it calls may take the lock
+	k.takeBackLocked(session, a)
+	k.forgetLocked(session)
+	k.toClient.Put(wire.Event(at, "Target.detachedFromTarget",
+		map[string]string{"sessionId": session, "targetId": a.target}))
+}
+
+// unblockLocked removes a blocker of a target, and resumes the target after the last one.
+func (b *Browser) unblockLocked(t *target, who any) {
+	if t.pause == nil {
+		return
+	}
+	delete(t.pause.blockers, who)
+	t.unblocked.Wake()
+	if len(t.pause.blockers) > 0 || t.isComing() {
+		return
+	}
+	all := t.pause.held
+	t.pause = nil
+	for _, h := range all {
+		h.resume()
+	}
+}
+
+// releaseLocked resumes a target for which nobody waits any more.
+func (b *Browser) releaseLocked(t *target) {
+	if t.pause != nil {
+		clear(t.pause.blockers)
+		b.unblockLocked(t, nil)
+	}
+}
+
+// heldEndedLocked notes that a watcher's CDP session with a target has ended.
+func (b *Browser) heldEndedLocked(t *target, session string) {
+	if t.pause == nil {
+		return
+	}
+	left := t.pause.held[:0]
+	for _, h := range t.pause.held {
+		if h.id != session {
+			left = append(left, h)
+		}
+	}
+	t.pause.held = left
+	if len(left) == 0 && !t.isComing() {
+		t.pause = nil
+		t.unblocked.Wake()
+	}
+}
