@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/chromedp/chromedp/kb"
 )
@@ -91,36 +93,59 @@ func keyOf(name string) (k kb.Key, ok bool) {
 	return k, ok
 }
 
+// Combination splits keys such as Control+Shift+A into their names, as the DOM has them. All but the last
+// are modifiers.
+func Combination(keys string) (names []string, err error) {
+	before, isPlus := strings.CutSuffix(keys, "+") // the key itself
+	if isPlus {
+		before = strings.TrimSuffix(before, "+")
+	}
+	if before != "" {
+		names = strings.Split(before, "+")
+	}
+	if isPlus {
+		names = append(names, "+")
+	}
+	for i, name := range names {
+		names[i] = cmp.Or(aliases[name], name)
+		if i < len(names)-1 && modifierBits[names[i]] == 0 {
+			return nil, fmt.Errorf("%q is not a modifier key: there are Alt, Control, Meta and Shift", name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("there is no key without a name")
+	}
+	return names, nil
+}
+
 // press are the events of a key, with the modifiers before it: Control+Shift+A.
 func press(combination string) (all []inputEvent, err error) {
-	parts := strings.Split(combination, "+")
-	if strings.HasSuffix(combination, "+") && len(combination) > 0 { // the key + itself
-		parts = append(strings.Split(strings.TrimSuffix(strings.TrimSuffix(combination, "+"), "+"), "+"), "+")
-		if combination == "+" {
-			parts = []string{"+"}
-		}
+	parts, err := Combination(combination)
+	if err != nil {
+		return nil, err
 	}
 	bits := 0
 	var held []kb.Key
 	for _, m := range parts[:len(parts)-1] {
-		k, ok := keyOf(m)
-		if !ok || modifierBits[k.Key] == 0 {
-			return nil, fmt.Errorf("%q is not a modifier key: there are Alt, Control, Meta and Shift", m)
-		}
+		k, _ := keyOf(m)
 		bits |= modifierBits[k.Key]
 		held = append(held, k)
 		all = append(all, stroke("rawKeyDown", k, bits))
 	}
 	last := parts[len(parts)-1]
 	k, ok := keyOf(last)
-	if !ok {
-		if len([]rune(last)) == 1 { // of another layout
-			return append(all, inputEvent{"Input.insertText", map[string]string{"text": last}}), nil
-		}
+	letter, size := utf8.DecodeRuneInString(last)
+	switch {
+	case ok:
+	case size == 0 || size < len(last):
 		return nil, errors.New("there is no key " + fmt.Sprintf("%q", last) +
 			": keys are such as a, Enter, ArrowLeft, F5 and Control+a")
+	case unicode.IsControl(letter) && bits == 0: // no key types it
+		return []inputEvent{{"Input.insertText", map[string]string{"text": last}}}, nil
+	default: // of another layout
+		k = kb.Key{Key: last, Text: last}
 	}
-	if bits&8 != 0 && len(k.Text) == 1 && !k.Shift {
+	if bits&8 != 0 && utf8.RuneCountInString(k.Text) == 1 && !k.Shift {
 		if upper := strings.ToUpper(k.Text); upper != k.Text {
 			k.Text, k.Key = upper, upper
 		}

@@ -40,7 +40,11 @@ func TestPress(t *testing.T) {
 		"Control++": "rawKeyDown Control, rawKeyDown +, keyUp +, keyUp Control",
 		"F5":        "rawKeyDown F5, keyUp F5",
 		"Esc":       "rawKeyDown Escape, keyUp Escape",
-		"é":         "insertText é",
+		"é":         "keyDown é é, keyUp é",
+		"Shift+é":   "rawKeyDown Shift, keyDown É É, keyUp É, keyUp Shift",
+		"Control+é": "rawKeyDown Control, rawKeyDown é, keyUp é, keyUp Control",
+		"Alt+ж":     "rawKeyDown Alt, rawKeyDown ж, keyUp ж, keyUp Alt",
+		"\x02":      "insertText \x02",
 	} {
 		events, err := press(combination)
 		if err != nil {

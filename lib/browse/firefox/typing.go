@@ -93,16 +93,20 @@ func (b *Browser) Press(ctx context.Context, combination string) error {
 
 // keysOf returns the keys of a combination, as WebDriver has them.
 func keysOf(combination string) (keys []string, err error) {
-	names := strings.Split(combination, "+")
-	if before, ok := strings.CutSuffix(combination, "+"); ok { // the key itself
-		names = append(strings.FieldsFunc(before, func(r rune) bool { return r == '+' }), "+")
+	names, err := browse.Combination(combination)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range names {
-		key, ok := keyCodes[strings.Replace(name, "ControlOrMeta", "Control", 1)]
+		key, ok := keyCodes[name]
 		if !ok && utf8.RuneCountInString(name) != 1 {
 			return nil, fmt.Errorf("there is no key %q: there are letters, and names such as Enter and ArrowLeft", name)
 		}
-		if !ok {
+		switch {
+		case ok:
+		case slices.Contains(names, "Shift"): // Firefox knows the capitals of the US layout alone
+			key = strings.ToUpper(name)
+		default:
 			key = name
 		}
 		keys = append(keys, key)
