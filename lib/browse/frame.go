@@ -46,12 +46,15 @@ var (
 	inertScript string
 	//go:embed scripts/moving.js
 	movingScript string
+	//go:embed scripts/typing.js
+	typingScript string
 	//go:embed scripts/act.js
 	actScript string
 
 	agentScript = sync.OnceValue(func() string {
 		return "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
-			pickScript + storageScript + verifyScript + inertScript + movingScript + actScript + "})(); 0"
+			pickScript + storageScript + verifyScript + inertScript + movingScript + typingScript +
+			actScript + "})(); 0"
 	})
 )
 

@@ -1,46 +1,87 @@
 package browse
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"strings"
+)
 
 // Type fills an editable element with text, or, slowly, types it one key at a time
-// after what is there. With submit it presses Enter afterwards.
-func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, submit bool) (string, error) {
+// after what is there. With submit it presses Enter afterwards. It returns how results name
+// the element, and what that has made of the text, and sends nothing to another element.
+func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, submit bool) (what string, err error) {
+	text = Lines(text)
 	f, err := t.ready(ctx, target, forFill)
 	if err != nil {
 		return "", err
 	}
 	since := t.mark()
+	defer func() {
+		if err != nil {
+			t.endTyping(f.frame)
+		}
+	}()
 	if slowly {
 		err = t.typeKeys(ctx, f, text)
 	} else {
 		err = t.fill(ctx, f, text)
 	}
+	var became string
+	if err == nil {
+		err = t.run(ctx, f.frame, "typed", map[string]any{"value": text, "enter": submit}, &became)
+	}
 	if err == nil && submit {
-		var events []inputEvent
-		if events, err = press("Enter"); err == nil {
-			err = t.inputs(ctx, events...)
+		enter, _ := press("Enter") // which there is
+		if err = t.inputs(ctx, enter...); err == nil {
+			err = t.run(ctx, f.frame, "entered", nil, nil)
 		}
 	}
 	if err != nil && !isCaused(err) {
 		return "", err
 	}
-	return f.what, t.settle(ctx, since)
+	return f.what + became, t.settle(ctx, since)
 }
 
+// Lines returns a text whose lines end as those of fields do.
+func Lines(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+}
+
+// endTyping has a document let all keys through again. It does not wait for that.
+func (t *Tab) endTyping(f *frame) {
+	t.b.mu.Lock()
+	world, ok := f.target.worlds[f.id]
+	t.b.mu.Unlock()
+	if ok {
+		t.begin(f.target.session, "Runtime.evaluate",
+			map[string]any{"expression": "btools.api.endTyping()", "contextId": world})
+	}
+}
+
+// typeKeys types a text one key at a time, as long as the field has the focus.
 func (t *Tab) typeKeys(ctx context.Context, f found, text string) error {
 	if err := t.run(ctx, f.frame, "focus", map[string]any{"target": f.find}, nil); err != nil {
 		return err
 	}
-	for _, r := range text {
+	all := []rune(text)
+	for n, r := range all {
 		name := string(r)
 		if r == '\n' {
 			name = "Enter"
 		}
 		events, err := press(name)
-		if err != nil {
-			return err
+		if err == nil && n > 0 {
+			err = t.run(ctx, f.frame, "keeps", nil, nil)
 		}
-		if err := t.inputs(ctx, events...); err != nil {
+		if err == nil {
+			if err = t.inputs(ctx, events...); n == len(all)-1 {
+				return err
+			}
+		}
+		if isCaused(err) {
+			return fmt.Errorf("not all of the %d characters were typed: %v", len(all), err)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -55,11 +96,8 @@ func (t *Tab) fill(ctx context.Context, f found, text string) error {
 		return err
 	}
 	if text == "" {
-		events, err := press("Delete")
-		if err != nil {
-			return err
-		}
-		return t.inputs(ctx, events...)
+		empty, _ := press("Delete") // which there is
+		return t.inputs(ctx, empty...)
 	}
 	return t.inputs(ctx, inputEvent{"Input.insertText", map[string]string{"text": text}})
 }

@@ -74,20 +74,25 @@ func (b *Browser) perform(ctx context.Context, in string, keys, pointer []action
 		return err
 	}
 	since := b.mark(tab)
+	if _, err := b.send(ctx, tab, in, keys, pointer); err != nil {
+		return err
+	}
+	return b.settle(ctx, tab, since)
+}
+
+// send performs actions. It returns whether they are done: not if they have opened a dialog, or ended the document.
+func (b *Browser) send(ctx context.Context, tab, in string, keys, pointer []action) (done bool, err error) {
 	sources := []map[string]any{{"type": "key", "id": "keyboard", "actions": keys}}
 	if pointer != nil {
 		sources = append(sources, map[string]any{"type": "pointer", "id": "mouse", "actions": pointer})
 	}
-	_, err = b.orDialog(ctx, tab, func() error {
+	done, err = b.orDialog(ctx, tab, func() error {
 		return b.call(ctx, in, "input.performActions", map[string]any{"context": in, "actions": sources}, nil)
 	})
 	if errors.Is(err, errClosed) || errors.Is(err, errFrameGone) {
-		err = nil // which the action has caused
+		return false, nil // which the action has caused
 	}
-	if err != nil {
-		return err
-	}
-	return b.settle(ctx, tab, since)
+	return done, err
 }
 
 var buttons = map[string]int{"": 0, "left": 0, "middle": 1, "right": 2}

@@ -2,7 +2,6 @@ package firefox
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,41 +11,79 @@ import (
 )
 
 // Type fills an editable element with text, or, slowly, types it one key at a time
-// after what is there. With submit it presses Enter afterwards.
-func (b *Browser) Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (string, error) {
+// after what is there. With submit it presses Enter afterwards. It returns how results name
+// the element, and what that has made of the text, and sends nothing to another element.
+func (b *Browser) Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (what string,
+	err error) {
+	text = browse.Lines(text)
 	p, _, what, err := b.ready(ctx, target, "enabled", "editable")
 	if err != nil {
 		return "", err
 	}
-	args := map[string]any{"target": p.find, "value": text}
-	if slowly {
-		if err = b.run(ctx, p.context, "focus", args, nil); err == nil {
-			err = b.perform(ctx, p.context, typed(text), nil)
+	tab, err := b.tab(ctx)
+	if err != nil {
+		return "", err
+	}
+	since := b.mark(tab)
+	defer func() {
+		if err != nil {
+			b.endTyping(p.context)
 		}
+	}()
+	args := map[string]any{"target": p.find, "value": text, "insert": true, "enter": submit}
+	done := true
+	if slowly {
+		done, err = b.typeKeys(ctx, tab, p, args, text)
 	} else {
-		err = b.fill(ctx, p, args, text)
+		err = b.run(ctx, p.context, "fill", args, nil)
 	}
-	if err == nil && submit {
-		err = b.perform(ctx, p.context, typed("\n"), nil)
+	var became string
+	if err == nil && done {
+		err = b.run(ctx, p.context, "typed", args, &became)
 	}
-	return what, err
+	if err == nil && done && submit {
+		if done, err = b.send(ctx, tab, p.context, typed("\n"), nil); err == nil && done {
+			err = b.run(ctx, p.context, "entered", nil, nil)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return what + became, b.settle(ctx, tab, since)
 }
 
-func (b *Browser) fill(ctx context.Context, p place, args map[string]any, text string) error {
-	var insert bool
-	if err := b.run(ctx, p.context, "fill", args, &insert); err != nil || !insert {
-		return err
+// typeKeys types a text one key at a time, and looks after each line whether the field has the focus.
+func (b *Browser) typeKeys(ctx context.Context, tab string, p place, args map[string]any, text string) (done bool,
+	err error) {
+	if err := b.run(ctx, p.context, "focus", args, nil); err != nil {
+		return false, err
 	}
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return err
+	n, all := 0, utf8.RuneCountInString(text)
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		if n > 0 && line != "" {
+			if err := b.run(ctx, p.context, "keeps", nil, nil); err != nil {
+				return false, err
+			}
+		}
+		n += utf8.RuneCountInString(line)
+		done, err = b.send(ctx, tab, p.context, typed(line), nil)
+		if err == nil && !done && n < all {
+			err = fmt.Errorf("not all of the %d characters were typed: a dialog has opened, or the page was replaced",
+				all)
+		}
+		if err != nil || !done {
+			return false, err
+		}
 	}
-	command := "'insertText', false, " + string(raw)
-	if text == "" {
-		command = "'delete'"
-	}
-	_, err = b.script(ctx, p.context, "document.execCommand("+command+")")
-	return err
+	return true, nil
+}
+
+// endTyping has a document let all keys through again. It does not wait for that.
+func (b *Browser) endTyping(in string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	b.conn.Call(ctx, "script.evaluate", map[string]any{"expression": "globalThis.btools?.api.endTyping()",
+		"awaitPromise": false, "target": map[string]string{"context": in, "sandbox": sandbox}}, nil)
 }
 
 // typed are the actions that type a text.

@@ -189,8 +189,8 @@ function refusal(el, value) {
 
 // fill prepares an editable element for text that is inserted: it has the focus,
 // and what it has is selected. It returns false if nothing is to be inserted any
-// more.
-function fill({ target, value }) {
+// more; with insert, it has inserted it.
+function fill({ target, value, insert }) {
   const el = controlOf(only(target))
   if (el.localName === 'select') throw new Fault(`${describe(el)} is a select: browser_select_option chooses from it`)
   if (el.localName === 'input') {
@@ -203,22 +203,18 @@ function fill({ target, value }) {
     if (Object.hasOwn(valueForms, el.getAttribute('type')?.toLowerCase())) {
       const made = madeOf(el, value)
       if (made === null) throw refusal(el, value)
-      el.focus()
+      beginTyping(el, false)
       el.value = made
       changed(el)
+      typing.took = true
       return false
     }
   }
-  el.focus()
-  if (el.select) el.select()
-  else {
-    const range = document.createRange()
-    range.selectNodeContents(el)
-    const selection = getSelection()
-    selection.removeAllRanges()
-    selection.addRange(range)
-  }
-  return el.localName === 'input' || el.localName === 'textarea' ? value !== '' || el.value !== '' : true
+  startTyping(el, false)
+  if (!value && el.value === '') return false
+  if (!insert) return true
+  document.execCommand(value ? 'insertText' : 'delete', false, value)
+  return false
 }
 
 function changed(el) {
@@ -306,12 +302,6 @@ function drop({ target, x, y, data }) {
   send('drop')
 }
 
-// focus gives an element the focus, with the caret after what it has.
-function focus({ target }) {
-  controlOf(only(target)).focus()
-  getSelection().modify('move', 'forward', 'documentboundary')
-}
-
 // box is where an element is in the document, in CSS pixels.
 function box({ target }) {
   const el = only(target)
@@ -390,7 +380,7 @@ async function run(name, args) {
 const api = {
   snapshot, html, dom, ready, missed, innerOrigin, fill, choose, checked, focus, box, hasText, settle, rest, page, scale,
   takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
-  usableFrame,
+  usableFrame, keeps, typed, entered, endTyping,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
 globalThis.btools = { run, api }

@@ -303,8 +303,9 @@ function textIn(nodes) {
 
 const quoteURL = (s) => (/[\s"]/.test(s) ? JSON.stringify(s) : s)
 
-function focused() {
-  let el = activeOf(document)
+// focused returns the element of a document that has its focus, in shadow roots too.
+function focused(doc = document) {
+  let el = activeOf(doc)
   while (el?.shadowRoot?.activeElement) el = el.shadowRoot.activeElement
   return el
 }
