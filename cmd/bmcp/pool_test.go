@@ -25,6 +25,10 @@ func TestMCPPrivatePool(t *testing.T) {
 	if r := one.Tool("echo", "{}").Tool(t); r.IsError || r.Meta["btools/pool"] != "A" {
 		t.Fatalf("got %+v, want a result of pool A", r)
 	}
+	if r := one.Tool("coordinator_restart_browser", "{}"); r.Error == nil ||
+		!strings.Contains(r.Error.Message, "without pools") || !strings.Contains(r.Error.Message, "bpool restart") {
+		t.Errorf("a tool that there is without pools: %s", r.Line)
+	}
 	two := w.MCP(nil, "--mcp", "kid="+cmdtest.FakeChild())
 	if r := two.Tool("echo", "{}").Tool(t); r.IsError || r.Meta["btools/pool"] != nil {
 		t.Errorf("got %+v, want a result of no pool", r)
