@@ -35,6 +35,9 @@ const (
 
 // ServeHTTP answers one request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Who may connect can change with CloseWebSockets: a request that was allowed before it is
+	// none of those after it.
+	epoch := p.backend.currentEpoch()
 	if no := p.check(r); no != nil {
 		p.Log.Debug("refused", "client", r.RemoteAddr, "request", describe(r), "why", no.Error.Message)
 		if r.ContentLength != 0 {
@@ -53,7 +56,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if isUpgrade(r) {
-		p.upgrade(w, r)
+		p.upgrade(w, r, epoch)
 		return
 	}
 	if guid, ok := p.downloads(r); ok {
@@ -259,8 +262,7 @@ func (g *generation) stopReason(err error) error {
 }
 
 // upgrade opens a WebSocket to the browser and connects the client to it.
-func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request) {
-	epoch := p.backend.currentEpoch()
+func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, epoch <-chan struct{}) {
 	p.Guard.StripCredentials(r)
 	for try := 1; ; try++ {
 		g, err := p.backend.acquire(r.Context(), epoch)
