@@ -293,10 +293,12 @@ func TestFields(t *testing.T) {
 		`textbox "Secret" does not keep the focus, which is outside of its frame: nothing was typed`, ""}.run(h, site)
 }
 
-// checkFieldsOfFirefox makes a third of the calls, or all with LONG=1.
+// checkFieldsOfFirefox makes the calls in which Firefox does something of its own, or all with LONG=1.
 func checkFieldsOfFirefox(h *host, site string) {
-	for n, c := range append(inertCalls(), typingCalls()...) {
-		if onFirefox[c.tool] != nil && (isLong || n%3 == 0) {
+	own := map[string]bool{"/moves": true, "/up": true, "/kinds": true, "/modal": true, "/around": true}
+	for _, c := range append(inertCalls(), typingCalls()...) {
+		isTyped := c.tool == "browser_type" && strings.Contains(c.args, `"slowly":true`)
+		if onFirefox[c.tool] != nil && (isLong || own[c.page] && (isTyped || c.page == "/around")) {
 			c.run(h, site)
 		}
 	}
