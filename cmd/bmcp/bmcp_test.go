@@ -50,6 +50,11 @@ func TestMCPRelay(t *testing.T) {
 	if r := m.Tool("error", "{}"); r.Error == nil || r.Error.Code != -32042 || string(r.Error.Data) != `{"why":[1,2]}` {
 		t.Errorf(`got %s, want the error -32042 with the data '{"why":[1,2]}'`, r.Line)
 	}
+	for _, c := range [][2]string{{"logging/setLevel", `{"level":"loud"}`}, {"tools/list", `{"cursor":"2"}`}} {
+		if r := m.Call(c[0], c[1]); r.Error == nil || r.Error.Code != -32602 {
+			t.Errorf("%s %s: got %s, want the error -32602", c[0], c[1], r.Line)
+		}
+	}
 	if r := m.Tool("nonesuch", "{}"); r.Error == nil || r.Error.Code != -32602 ||
 		!strings.Contains(r.Error.Message, "Unknown tool: nonesuch") {
 		t.Errorf(`got %s, want the error -32602, "Unknown tool: nonesuch"`, r.Line)

@@ -21,8 +21,33 @@ import (
 // noticeAfter is how long something may take until a person is told what is waited for.
 const noticeAfter = 2 * time.Second
 
+// levels are those of logs, as MCP has them.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// wrongParams returns an error for a level of logs that is none, and for a cursor of a list: no list here
+// has a second page but that of tasks.
+func wrongParams(m *jsonrpc.Message) error {
+	cursor := jsonrpc.GetString(m.Params, "cursor")
+	switch m.Method {
+	case "logging/setLevel":
+		if level := jsonrpc.GetString(m.Params, "level"); !slices.Contains(levels, level) {
+			return jsonrpc.Errorf(jsonrpc.InvalidParams, "level must be one of %s, not %q", strings.Join(levels, ", "),
+				level)
+		}
+	case "tools/list", "resources/list", "resources/templates/list", "prompts/list":
+		if cursor != "" {
+			return jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no page %q of the list: it has one page", cursor)
+		}
+	}
+	return nil
+}
+
 // serve answers a request.
 func (h *Host) serve(ctx context.Context, req *request) {
+	if err := wrongParams(req.m); err != nil {
+		req.fail(err)
+		return
+	}
 	switch m := req.m; m.Method {
 	case "server/discover":
 		result, err := h.ourAnswer(req)

@@ -203,7 +203,7 @@ func (l *letters) Read(b []byte) (int, error) {
 
 func TestReader(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
-	r := NewReader(strings.NewReader("a\r\n\n  \n" + long + "\nlast"))
+	r := NewReader(strings.NewReader("\ufeffa\r\n\n  \n" + long + "\nlast"))
 	for _, want := range []string{"a", long, "last"} {
 		if line, err := r.Line(); string(line) != want || err != nil {
 			t.Errorf("%.20q, %v", line, err)

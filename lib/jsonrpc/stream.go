@@ -41,6 +41,12 @@ func NewReader(in io.Reader) *Reader {
 	return &Reader{in: in, size: 2 * small}
 }
 
+// trimmed returns a line without the spaces around it and without the byte order mark that programs of
+// Windows begin a stream with.
+func trimmed(line []byte) []byte {
+	return bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff")))
+}
+
 // Line is the next line that is not empty. The bytes are the caller's. At the
 // end a line without a newline is returned too.
 func (r *Reader) Line() ([]byte, error) {
@@ -60,14 +66,14 @@ func (r *Reader) Line() ([]byte, error) {
 			if skipped {
 				return nil, ErrTooLong
 			}
-			if line = bytes.TrimSpace(line); len(line) > 0 {
+			if line = trimmed(line); len(line) > 0 {
 				return line, nil
 			}
 			continue
 		}
 		r.next = len(r.buf)
 		if r.err != nil {
-			line := bytes.TrimSpace(r.buf)
+			line := trimmed(r.buf)
 			r.buf, r.next = nil, 0
 			if len(line) > 0 && r.err == io.EOF && !r.skip {
 				return line, nil
