@@ -29,7 +29,8 @@ func normalize(address string) (string, error) {
 	}
 	noHost := err == nil && u.Scheme != "" && strings.Trim(address[len(u.Scheme):], ":/") == ""
 	u, err = url.Parse("https://" + address)
-	if err != nil || u.Hostname() == "" || noHost {
+	isNumber := strings.Trim(address, "0123456789.") == "" && net.ParseIP(address) == nil
+	if err != nil || u.Hostname() == "" || noHost || isNumber {
 		return "", fmt.Errorf("%q is not an address: an address is such as https://example.org/", address)
 	}
 	if host := u.Hostname(); host == "localhost" || net.ParseIP(host) != nil && net.ParseIP(host).IsLoopback() {

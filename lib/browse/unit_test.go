@@ -21,7 +21,7 @@ func TestNormalize(t *testing.T) {
 			t.Errorf("%q is %q (%v), want %q", address, got, err, want)
 		}
 	}
-	for _, address := range []string{"", "  ", "http://%zz", "http://", "https:", "/next"} {
+	for _, address := range []string{"", "  ", "http://%zz", "http://", "https:", "/next", "123", "1.5"} {
 		if got, err := normalize(address); err == nil {
 			t.Errorf("%q is %q", address, got)
 		}

@@ -203,6 +203,10 @@ func (s *Schema) object(name string, v json.RawMessage) (json.RawMessage, error)
 			continue
 		}
 		now := s.Means(member)
+		if now != "" && now != member && members[now] != nil && strings.HasSuffix(strings.ToLower(member), "ref") {
+			v = jsonrpc.Delete(v, member) // a model that knows both forms gives both
+			continue
+		}
 		if now != "" && now != member && members[now] == nil {
 			v = jsonrpc.Set(jsonrpc.Delete(v, member), now, members[member])
 			members[now] = members[member]
