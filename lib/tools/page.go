@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,7 @@ func awaited(seconds *float64, text, gone string) error {
 	case text != "" && isBlank(text) || gone != "" && isBlank(gone):
 		return errors.New("a text of spaces alone cannot be waited for")
 	}
-	return nil
+	return cmp.Or(isTooLong(text), isTooLong(gone))
 }
 
 // awaits waits for a time, until a text is gone, and until another one is there.

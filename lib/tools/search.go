@@ -53,8 +53,24 @@ func (r *reply) sayFound(n int, text, regex string) {
 	}
 }
 
+// maxSought is how many bytes a text may have that is looked for: the time that it takes to look for
+// one grows with its square. A longer one is found by a part of it.
+const maxSought = 2000
+
+// isTooLong returns an error if a text is too long to be looked for.
+func isTooLong(text string) error {
+	if len(text) <= maxSought {
+		return nil
+	}
+	return fmt.Errorf("a text of %d bytes is too long to be looked for: give a part of it, of at most %d", len(text),
+		maxSought)
+}
+
 // searched is what finds a text, in any case, or a regular expression in a line.
 func searched(text, regex string) (p pattern, err error) {
+	if err := isTooLong(text + regex); err != nil {
+		return p, err
+	}
 	switch {
 	case isBlank(text) && regex == "":
 		return p, errors.New("one of text and regex is needed")

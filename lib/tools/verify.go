@@ -30,6 +30,9 @@ func verifyText(ctx context.Context, r *reply, a struct{ Text string }) error {
 	if err != nil {
 		return err
 	}
+	if err := isTooLong(a.Text); err != nil {
+		return err
+	}
 	is, err := t.HasText(ctx, a.Text)
 	if err == nil && !is {
 		err = errors.New("Text not found")

@@ -333,8 +333,13 @@ function calls(selector) {
   return parts
 }
 
+const mostOfSelector = 5000 // characters
+
 // all are the elements that a selector matches.
 function all(selector) {
+  if (selector.length > mostOfSelector) {
+    throw new Fault(`a selector of ${selector.length} characters is too long: give a ref, or a part of the text`)
+  }
   let found = [document]
   for (const part of calls(selector.trim()) ?? splitParts(selector)) {
     const nth = /^nth=(-?\d+)$/.exec(part)
