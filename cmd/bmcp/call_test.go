@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -106,6 +107,8 @@ func TestCall(t *testing.T) {
 		t.Errorf("the sessions are %+v", s)
 	}
 
+	sameSession(w, "Page /a")
+
 	w.Run("bmcp", "call").Wants(t, 64, "name a tool")
 	w.Run("bmcp", "call", "navigat", site).Wants(t, 64, "did you mean navigate?")
 	w.Run("bmcp", "call", "navigate", site, "urll=x").Wants(t, 64, "bmcp call navigate URL")
@@ -152,6 +155,47 @@ func TestCall(t *testing.T) {
 		t.Errorf("after the end the sessions are %+v", s)
 	}
 	w.Run("bmcp", "end", "other").Wants(t, 69, "no session named other")
+}
+
+// sameSession has agents' ways to run a command name the page of the session: with and without a pipe, each in a
+// terminal of its own, below shells, in a sandbox.
+func sameSession(w *World, title string) {
+	call := Bin + "/bmcp call evaluate '() => document.title'" // a login shell has a PATH of its own
+	piped := "cd / && " + call + " | cat"
+	WriteFile(w.T, w.Dir+"/Makefile", "all:\n\t@"+piped+"\n")
+	for _, c := range []struct {
+		terminal bool
+		argv     []string
+	}{
+		{false, []string{"bash", "-c", piped}},
+		{false, []string{"bash", "-lc", piped}},
+		{false, []string{"bash", "-c", "eval \"" + call + " < /dev/null\" && pwd -P > /dev/null"}},
+		{false, []string{"setsid", "-w", "bash", "-c", piped}},
+		{false, []string{"script", "-qec", piped, "/dev/null"}},
+		{false, []string{"make", "-s", "-f", w.Dir + "/Makefile"}},
+		{false, []string{"unshare", "--mount", "--pid", "--fork", "bash", "-c", piped}},
+		{true, []string{"bash", "-c", call}},
+		{true, []string{"bash", "-lc", piped}},
+		{true, []string{"bash", "-ic", piped}},
+		{true, []string{"timeout", "60", "sh", "-c", piped}},
+	} {
+		cmd := w.Cmd(c.argv[0], c.argv[1:]...)
+		var out []byte
+		if c.terminal {
+			master, tty := ptytest.Open(w.T)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			Start(w.T, cmd)
+			tty.Close()
+			out, _ = io.ReadAll(master)
+			cmd.Wait()
+		} else {
+			out, _ = cmd.Output()
+		}
+		if !strings.Contains(string(out), title) {
+			w.T.Errorf("%q, terminal: %t, says %s", c.argv, c.terminal, out)
+		}
+	}
 }
 
 // A terminal that shows pictures gets a screenshot; another one gets the path of its file. The terminal is played.

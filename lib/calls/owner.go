@@ -10,10 +10,13 @@ import (
 // A session belongs to what wants it: the nearest program above a call that does not only run other programs.
 
 var (
-	// runners only run other programs: shells, and what stands before a command.
-	runners = []string{"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh", "ash", "busybox", "pwsh",
-		"sudo", "doas", "su", "env", "timeout", "xargs", "make", "gmake", "npm", "npx", "pnpm", "yarn", "bunx", "nice",
-		"nohup", "setsid", "stdbuf", "time", "watch", "parallel", "flock"}
+	shells = []string{"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh", "ash", "busybox", "pwsh"}
+	// runners only run other programs, too: what stands before a command, sandboxes, and what gives one a terminal.
+	runners = []string{"sudo", "doas", "su", "runuser", "env", "timeout", "xargs", "make", "gmake", "just", "npm", "npx",
+		"pnpm", "yarn", "bunx", "uv", "uvx", "poetry", "pipenv", "pdm", "hatch", "nice", "ionice", "taskset", "nohup",
+		"setsid", "setpriv", "prlimit", "stdbuf", "time", "watch", "parallel", "flock", "strace", "ltrace", "script",
+		"unbuffer", "expect", "dbus-run-sessio", "fakeroot", "chroot", "unshare", "nsenter", "bwrap", "firejail", "proot",
+		"systemd-run", "codex-linux-san"}
 	// reapers live as long as the machine or the container, and so would a session of theirs.
 	reapers = []string{"systemd", "init", "launchd", "cron", "crond", "atd", "containerd-shim", "tini", "dumb-init",
 		"docker-init", "catatonit", "conmon", "runsv", "s6-supervise", "supervisord"}
@@ -40,9 +43,33 @@ func ownerOf(above []proc.Ancestor) (owner proc.Ancestor, ok bool) {
 			return above[i-1], true
 		case is(a, doors):
 			return owner, false
-		case a.Leader || !is(a, runners):
+		case !is(a, shells) && !is(a, runners) || takesLines(a):
 			return a, true
 		}
 	}
 	return owner, false
 }
+
+// takesLines reports whether an ancestor is a shell that began the session of a terminal to read commands from it, as a
+// person has it, and not to run one command: many agents give each a terminal of its own.
+func takesLines(a proc.Ancestor) bool {
+	if !a.Leader || !is(a, shells) || len(a.Args) == 0 {
+		return false
+	}
+	for args := a.Args[1:]; len(args) > 0; args = args[1:] {
+		switch word := args[0]; {
+		case strings.EqualFold(word, "-noexit"): // pwsh, with a command before the first line
+			return true
+		case slices.Contains(withValue, word):
+			args = args[min(1, len(args)-1):]
+		case word == "" || word[0] != '-' && word[0] != '+': // a script
+			return false
+		case word[0] == '-' && !strings.HasPrefix(word, "--") && strings.Contains(word, "c"), word == "--command":
+			return false
+		}
+	}
+	return true
+}
+
+// withValue are the options of shells whose value is the next word.
+var withValue = []string{"-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-C", "--init-command"}

@@ -35,6 +35,11 @@ func Ancestors(pid int) (all []Ancestor) {
 		if path, err := os.Readlink(dir + "/exe"); err == nil {
 			a.Program = filepath.Base(strings.TrimSuffix(path, " (deleted)"))
 		}
+		if a.Leader {
+			if b, err := os.ReadFile(dir + "/cmdline"); err == nil {
+				a.Args = strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+			}
+		}
 		all = append(all, a)
 		pid = parent
 	}

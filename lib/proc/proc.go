@@ -94,9 +94,10 @@ func poll(ctx context.Context, id Identity) error {
 // Ancestor is a process above another one.
 type Ancestor struct {
 	Identity
-	Program string // the file name of its executable; "": it is another user's
-	Title   string // what it calls itself, at most 15 bytes: a script has its own name, npx "npm exec"
-	Leader  bool   // of the session of its terminal
+	Program string   // the file name of its executable; "": it is another user's
+	Title   string   // what it calls itself, at most 15 bytes: a script has its own name, npx "npm exec"
+	Leader  bool     // of the session of its terminal
+	Args    []string // its command line, if it is a leader
 }
 
 // maxAncestors bounds a chain that changes while it is read.
