@@ -16,9 +16,12 @@ import (
 type host struct {
 	to   peer
 	lost func(error) // is told why a server at a URL has ended
+	dirs directories // of the calls; "": a call may use no files
+
+	moving sync.Mutex
+	told   string // the directory that the server knows, or may ask for
 
 	mu    sync.Mutex
-	dir   string          // of the latest call; "": it may use no files
 	tools *toolline.Tools // nil: they are to be listed
 	lists int             // how often they have changed
 }
@@ -44,8 +47,8 @@ func newHost(to Server, lost func(error)) (*host, error) {
 	return h, nil
 }
 
-// told takes what the server says without being asked.
-func (h *host) told(m *jsonrpc.Message) {
+// hears takes what the server says without being asked.
+func (h *host) hears(m *jsonrpc.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -65,8 +68,8 @@ func (h *host) answerLocked(m *jsonrpc.Message) []byte {
 		return jsonrpc.Response(m.ID, json.RawMessage("{}"))
 	case "roots/list":
 		roots := json.RawMessage(`{"roots":[]}`)
-		if h.dir != "" {
-			u := url.URL{Scheme: "file", Path: filepath.ToSlash(h.dir)}
+		if dir := h.dirs.now(); dir != "" {
+			u := url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}
 			roots = json.RawMessage(`{"roots":[{"uri":` + string(jsonrpc.Quote(u.String())) + `}]}`)
 		}
 		return jsonrpc.Response(m.ID, roots)
@@ -89,18 +92,21 @@ func (h *host) initialize(ctx context.Context, release string) error {
 	return err
 }
 
-// moveTo says in which directory the next call is made.
-func (h *host) moveTo(dir string) {
+// enter begins a call in a directory, which leave ends. Calls in others end before, and the server knows then.
+func (h *host) enter(ctx context.Context, dir string) (leave func(), err error) {
 	if !h.to.isHere() {
-		return
+		return func() {}, nil
 	}
-	h.mu.Lock()
-	moved := h.dir != dir
-	h.dir = dir
-	h.mu.Unlock()
-	if moved {
+	if err := h.dirs.enter(ctx, dir); err != nil {
+		return nil, err
+	}
+	h.moving.Lock()
+	defer h.moving.Unlock()
+	if h.told != dir {
+		h.told = dir
 		h.to.send(jsonrpc.Request(nil, "notifications/roots/list_changed", nil))
 	}
+	return h.dirs.leave, nil
 }
 
 // list are the tools that there are now.

@@ -33,7 +33,7 @@ func Here(s hosts) Server { return here{s} }
 type here struct{ hosts }
 
 func (s here) connect(h *host) (peer, error) {
-	n := &near{told: h.told, open: map[string]chan<- *jsonrpc.Message{}}
+	n := &near{told: h.hears, open: map[string]chan<- *jsonrpc.Message{}}
 	n.server = s.New(n.receive, false)
 	return n, nil
 }
@@ -118,7 +118,7 @@ func (f far) close()          { f.Stop(nil) }
 func (f far) isHere() bool    { return false }
 
 // FromChild takes a message of a server at a URL.
-func (h *host) FromChild(m *jsonrpc.Message) { h.told(m) }
+func (h *host) FromChild(m *jsonrpc.Message) { h.hears(m) }
 
 // Ended says that a server at a URL cannot be used any more.
 func (h *host) Ended(why error) {

@@ -200,7 +200,11 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
-	x.host.moveTo(r.Dir)
+	leave, err := x.host.enter(ctx, r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	all, err := x.host.list(ctx)
 	if err != nil {
 		return nil, err
