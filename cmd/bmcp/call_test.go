@@ -259,6 +259,11 @@ func TestCallOwners(t *testing.T) {
 		s := callSessions(w)
 		return len(s) == 1 && s[0].Session.Name == "both"
 	})
+	// To whom each command is another program, the session of the next one is new.
+	if r := agent(w, "bmcp call evaluate 1")(); !strings.Contains(r.Err, "a new session begins") ||
+		!strings.Contains(r.Err, "it belonged to agent") {
+		t.Errorf("the next agent is told %s", r.Err)
+	}
 	w.Run("bmcp", "end", "both").Wants(t, 0, "")
 }
 

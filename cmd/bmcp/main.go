@@ -171,7 +171,8 @@ func main() {
 				Do: command.Skill,
 				Flags: []ucli.Flag{&ucli.StringFlag{Name: "install",
 					Usage: "write it to `DIR`/btools/SKILL.md, where agents look: .claude/skills, .agents/skills"}}},
-			{Name: "calls", Hidden: true, Usage: "keep the sessions of call", Do: command.Service},
+			{Name: "calls", Hidden: true, Usage: "keep the sessions of call", ArgsUsage: "SOCKET",
+				Do: command.Service},
 			{Name: "hold", Hidden: true, Usage: "run a child for bmcp", TakesCommand: true, Do: command.Hold,
 				Flags: slices.Concat(flags.Owner("", "stop"), []ucli.Flag{
 					&ucli.DurationFlag{Name: "stop-timeout", Value: 2 * time.Second,

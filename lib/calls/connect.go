@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 	"btools/lib/tail"
 )
 
-// Socket is the name of the control socket beside the state file.
-const Socket = "calls"
+// socketPrefix begins the names of the services' control sockets beside the state file.
+const socketPrefix = "calls-"
 
 // Ready is the line that a service prints when it can be called.
 const Ready = "ready"
@@ -30,36 +31,49 @@ const patience = 10 * time.Second
 // Client makes calls.
 type Client struct {
 	Store *state.Store
-	// Start is the command that runs a service in the background; nil: none is started.
+	// Own is the socket of the service with the surroundings of the calls.
+	Own string
+	// Start is the command that runs that service in the background; nil: none is started.
 	Start func() (*exec.Cmd, error)
 
-	conn *control.Client
+	conn  *control.Client
+	to    string          // the socket of the service that has the session; "": Own, or another one
+	tried map[string]bool // others that do not have it
 }
 
 // ErrNoService means that none runs.
 var ErrNoService = errors.New("no service of bmcp call runs")
 
-// Do has the service answer a request. One that is about to stop is replaced.
-func (c *Client) Do(ctx context.Context, method string, params, result any) error {
-	var err error
+// Do has the service that has the session answer a request. One that is about to stop is replaced.
+func (c *Client) Do(ctx context.Context, method string, params, result any) (err error) {
+	hops := 0
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if c.conn == nil {
 			if c.conn, err = c.connect(ctx); err != nil {
 				return err
 			}
 		}
-		if err = c.conn.Call(ctx, method, params, result); err == nil {
+		err = c.conn.Call(ctx, method, params, result)
+		if to := movedTo(result); err == nil && to == "" {
 			return nil
+		} else if err == nil {
+			c.Close()
+			if c.to = to; to == c.Own {
+				c.to = ""
+			}
+			if hops++; hops <= maxHops {
+				continue
+			}
 		}
 		var e *control.Error
 		if errors.As(err, &e) && e.Code != control.Stopping {
 			return e.Exit()
 		}
 		c.Close()
-		if e == nil && !errors.Is(err, control.ErrNotBegun) {
+		if err != nil && e == nil && !errors.Is(err, control.ErrNotBegun) {
 			return failed(ctx, err)
 		}
-		if c.Start == nil {
+		if err != nil && c.Start == nil {
 			return ErrNoService
 		}
 		select { // it leaves its socket at once
@@ -68,7 +82,56 @@ func (c *Client) Do(ctx context.Context, method string, params, result any) erro
 			return context.Cause(ctx)
 		}
 	}
-	return exit.Errorf(exit.TryAgain, "%v", err)
+	return exit.Errorf(exit.TryAgain, "cannot find the service of the session: %v", err)
+}
+
+// maxHops is how many services are asked in a row before the rest is given time to change.
+const maxHops = 16
+
+// movedTo returns the socket of the service that is to be asked in the place of the one that has given an answer.
+func movedTo(result any) string {
+	if m, ok := result.(interface{ take() string }); ok {
+		return m.take()
+	}
+	return ""
+}
+
+// All has all services answer a request, and gives each answer to a function.
+func All[T any](ctx context.Context, store *state.Store, method string, params any, take func(T)) error {
+	f, err := store.Read()
+	if err != nil {
+		return state.Explain(err)
+	}
+	answers, failures := make([]T, len(f.Calls)), make([]error, len(f.Calls))
+	var all sync.WaitGroup
+	for i, s := range f.Calls {
+		all.Go(func() { failures[i] = control.Call(ctx, s.Control, method, params, &answers[i]) })
+	}
+	all.Wait()
+	err = ErrNoService
+	for i, why := range failures {
+		var e *control.Error
+		switch {
+		case isGone(why) || errors.Is(why, control.ErrNotBegun):
+			continue
+		case why == nil:
+			take(answers[i])
+		case errors.As(why, &e):
+			why = e.Exit()
+		default:
+			why = failed(ctx, why)
+		}
+		if err == ErrNoService {
+			err = nil
+		}
+		err = errors.Join(err, why)
+	}
+	return err
+}
+
+// isGone reports whether nobody listens on a socket.
+func isGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // failed returns the error of a request that the service has not answered.
@@ -93,20 +156,30 @@ func (c *Client) Close() {
 	}
 }
 
-// connect connects to the service that runs, and starts one if there is none.
+// connect connects to the service that has the session, if that is known; else to that of the call, or, if it does not
+// run, to one that may have the session. If none may, it starts that of the call.
 func (c *Client) connect(ctx context.Context) (*control.Client, error) {
-	path := c.Store.SocketPath(Socket)
 	for end := time.Now().Add(patience); ; {
-		conn, err := control.Dial(ctx, path)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+		if c.to != "" {
+			conn, err := control.Dial(ctx, c.to)
+			if !isGone(err) {
+				return conn, err
+			}
+			c.to = ""
+		}
+		conn, err := control.Dial(ctx, c.Own)
+		if !isGone(err) {
 			return conn, err
+		}
+		if conn := c.another(ctx); conn != nil {
+			return conn, nil
 		}
 		if c.Start == nil {
 			return nil, ErrNoService
 		}
 		if err := c.start(ctx); err != nil {
 			// Another one may have been first.
-			if conn, again := control.Dial(ctx, path); again == nil {
+			if conn, again := control.Dial(ctx, c.Own); again == nil {
 				return conn, nil
 			}
 			var e *exit.Error
@@ -116,6 +189,27 @@ func (c *Client) connect(ctx context.Context) (*control.Client, error) {
 			time.Sleep(10 * time.Millisecond) // it is about to listen, or to end
 		}
 	}
+}
+
+// another connects to a service that has not been asked whether it has the session, nil if there is none.
+func (c *Client) another(ctx context.Context) *control.Client {
+	f, err := c.Store.Read()
+	if err != nil {
+		return nil
+	}
+	for _, s := range f.Calls {
+		if c.tried[s.Control] {
+			continue
+		}
+		if c.tried == nil {
+			c.tried = map[string]bool{}
+		}
+		c.tried[s.Control] = true
+		if conn, err := control.Dial(ctx, s.Control); err == nil {
+			return conn
+		}
+	}
+	return nil
 }
 
 // start starts a service, and returns when it can be called.

@@ -16,7 +16,7 @@ import (
 func TestCallThatWasNotRead(t *testing.T) {
 	t.Parallel()
 	store := state.Open(func(string) string { return filepath.Join(t.TempDir(), "state.json") })
-	path, err := store.Socket(Socket)
+	path, err := store.Socket("calls-x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,8 @@ func TestCallThatWasNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Client{Store: store, Start: func() (*exec.Cmd, error) { return exec.Command("sh", "-c", "exit 75"), nil }}
+	late := func() (*exec.Cmd, error) { return exec.Command("sh", "-c", "exit 75"), nil }
+	c := &Client{Store: store, Own: path, Start: late}
 	if c.conn, err = c.connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}

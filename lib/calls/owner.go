@@ -1,9 +1,13 @@
 package calls
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	"btools/lib/control"
 	"btools/lib/proc"
 )
 
@@ -12,11 +16,11 @@ import (
 var (
 	shells = []string{"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "tcsh", "csh", "ash", "busybox", "pwsh"}
 	// runners only run other programs, too: what stands before a command, sandboxes, and what gives one a terminal.
-	runners = []string{"sudo", "doas", "su", "runuser", "env", "timeout", "xargs", "make", "gmake", "just", "npm", "npx",
-		"pnpm", "yarn", "bunx", "uv", "uvx", "poetry", "pipenv", "pdm", "hatch", "nice", "ionice", "taskset", "nohup",
-		"setsid", "setpriv", "prlimit", "stdbuf", "time", "watch", "parallel", "flock", "strace", "ltrace", "script",
-		"unbuffer", "expect", "dbus-run-sessio", "fakeroot", "chroot", "unshare", "nsenter", "bwrap", "firejail", "proot",
-		"systemd-run", "codex-linux-san"}
+	runners = []string{"sudo", "doas", "su", "runuser", "env", "timeout", "xargs", "make", "gmake", "just", "npm",
+		"npx", "pnpm", "yarn", "bunx", "uv", "uvx", "poetry", "pipenv", "pdm", "hatch", "nice", "ionice", "taskset",
+		"nohup", "setsid", "setpriv", "prlimit", "stdbuf", "time", "watch", "parallel", "flock", "strace", "ltrace",
+		"script", "unbuffer", "expect", "dbus-run-sessio", "fakeroot", "chroot", "unshare", "nsenter", "bwrap",
+		"firejail", "proot", "systemd-run", "codex-linux-san"}
 	// reapers live as long as the machine or the container, and so would a session of theirs.
 	reapers = []string{"systemd", "init", "launchd", "cron", "crond", "atd", "containerd-shim", "tini", "dumb-init",
 		"docker-init", "catatonit", "conmon", "runsv", "s6-supervise", "supervisord"}
@@ -32,22 +36,22 @@ func is(a proc.Ancestor, names []string) bool {
 	})
 }
 
-// ownerOf returns which of the processes above a call owns its session; false: the user does.
-func ownerOf(above []proc.Ancestor) (owner proc.Ancestor, ok bool) {
+// ownerOf returns which of the processes above a call owns its session, and those above it; false: the user does.
+func ownerOf(above []proc.Ancestor) (owner proc.Ancestor, rest []proc.Ancestor, ok bool) {
 	for i, a := range above {
 		switch {
 		case a.PID == 1 || is(a, reapers):
 			if i == 0 {
-				return owner, false
+				return owner, nil, false
 			}
-			return above[i-1], true
+			return above[i-1], above[i:], true
 		case is(a, doors):
-			return owner, false
+			return owner, nil, false
 		case !is(a, shells) && !is(a, runners) || takesLines(a):
-			return a, true
+			return a, above[i+1:], true
 		}
 	}
-	return owner, false
+	return owner, nil, false
 }
 
 // takesLines reports whether an ancestor is a shell that began the session of a terminal to read commands from it, as a
@@ -73,3 +77,42 @@ func takesLines(a proc.Ancestor) bool {
 
 // withValue are the options of shells whose value is the next word.
 var withValue = []string{"-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-C", "--init-command"}
+
+// title returns what a program is called.
+func title(a proc.Ancestor) string { return cmp.Or(a.Title, a.Program) }
+
+// caller is whose session a call has.
+type caller struct {
+	key   string // of the session
+	named bool
+	owner proc.Ancestor // of whom the session of a name may have the Identity only
+	owned bool          // by a process: else the session belongs to the user
+	// like is the key of a session of another owner with that name, which the same program has run; "": none.
+	like string
+}
+
+// of returns whose session a target names: the socket tells which program calls.
+func (t *Target) of(ctx context.Context) (c caller) {
+	peer := control.PeerOf(ctx)
+	isSeen := peer != nil && peer.PID > 0
+	var rest []proc.Ancestor
+	if c.named = t.Session != ""; t.Owner != nil {
+		c.owner, c.owned = proc.Ancestor{Identity: *t.Owner}, true
+	} else if !c.named && isSeen {
+		c.owner, rest, c.owned = ownerOf(proc.Ancestors(peer.PID))
+	}
+	switch {
+	case c.named:
+		c.key = "name " + t.Session
+	case c.owned:
+		c.key = fmt.Sprintf("process %d %d %s", c.owner.PID, c.owner.Start, c.owner.Boot)
+		if above, _, ok := ownerOf(rest); ok {
+			c.like = fmt.Sprintf("like %s below %d %d %s", title(c.owner), above.PID, above.Start, above.Boot)
+		}
+	case isSeen: // the user of this container
+		c.key = "user " + proc.Boot()
+	default:
+		c.key = "user"
+	}
+	return c
+}

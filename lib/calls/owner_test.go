@@ -24,7 +24,7 @@ func TestOwner(t *testing.T) {
 		"a login shell":                  {[]string{"+30 bash -bash -l", "5 sshd", "1 systemd"}, 30},
 		"a pane of tmux":                 {[]string{"+30 bash -bash", "5 tmux", "1 systemd"}, 30},
 		"a command of tmux":              {[]string{"+30 dash sh -c x", "5 tmux", "1 systemd"}, 5},
-		"the terminal of VS Code":        {[]string{"+30 bash - --init-file /sh/i.sh", "5 code", "4 code", "1 init"}, 30},
+		"the terminal of VS Code":        {[]string{"+30 bash - --init-file i.sh", "5 code", "4 code", "1 init"}, 30},
 		"fish in VS Code":                {[]string{"+30 fish - -C source", "5 code", "4 code", "1 init"}, 30},
 		"PowerShell in VS Code":          {[]string{"+30 pwsh - -noexit -command .", "5 code", "1 init"}, 30},
 		"a task of VS Code":              {[]string{"+30 zsh - -l -i -c x", "5 code", "4 code", "1 init"}, 5},
@@ -46,7 +46,7 @@ func TestOwner(t *testing.T) {
 		// A terminal for each command, with and without a pipe in it, for which the shell stays.
 		"Codex":                   {[]string{"10 codex", "9 node codex", "+30 zsh"}, 10},
 		"Codex, a pipe":           {[]string{"+20 bash bash -lc x|y", "10 codex", "9 node codex", "+30 zsh"}, 10},
-		"Codex in its sandbox":    {[]string{"20 bash", "19 codex codex-linux-san", "18 bwrap", "10 codex", "+30 zsh"}, 10},
+		"Codex in its sandbox":    {[]string{"20 bash", "19 codex codex-linux-san", "18 bwrap", "10 codex"}, 10},
 		"Gemini CLI":              {[]string{"+20 bash bash -c x", "10 node gemini", "9 node", "+30 zsh"}, 10},
 		"Gemini CLI, a script":    {[]string{"21 bash", "+20 bash bash -c x", "10 node gemini", "+30 zsh"}, 10},
 		"Claude Code":             {[]string{"20 bash", "10 claude", "+30 zsh"}, 10},
@@ -74,7 +74,7 @@ func TestOwner(t *testing.T) {
 			}
 			above = append(above, a)
 		}
-		owner, ok := ownerOf(above)
+		owner, _, ok := ownerOf(above)
 		if owner.PID != c.want || ok != (c.want != 0) {
 			t.Errorf("%s: the owner is %d, %t, want %d", what, owner.PID, ok, c.want)
 		}

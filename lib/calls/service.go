@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -38,8 +37,10 @@ type Service struct {
 	Open func(options []string) (Server, error)
 	// Stop is called, once, when no session is left.
 	Stop func()
-	// Memory is a file for what the service would lose if it were killed.
+	// Memory is the file in which the services note their sessions.
 	Memory string
+	// Path is that of the control socket.
+	Path string
 
 	memory  memory
 	opening sync.Mutex     // of servers: one is opened at a time
@@ -48,7 +49,6 @@ type Service struct {
 	mu       sync.Mutex
 	sessions map[string]*session // by key
 	servers  map[string]*server  // by their options
-	lost     map[string]string   // the pages of sessions of an earlier service, by key
 	stopping bool
 }
 
@@ -61,24 +61,26 @@ type server struct {
 
 // session is one that calls have.
 type session struct {
-	key, name string
-	owner     proc.Ancestor // of whom the session of a name may have the Identity only
-	owned     bool          // by a process: else it belongs to the user
-	options   []string
-	began     time.Time
+	caller
+	name    string
+	options []string
+	began   time.Time
 
 	ctx   context.Context
 	end   context.CancelCauseFunc
-	ready chan struct{} // closed when host and err are set
+	ready chan struct{} // closed when host, to and err are set
 	gone  chan struct{} // closed when nothing of it is left
 	host  *host
+	to    string // the socket of the service that has the session
 	err   error
 
 	// Under the lock of the service:
-	calls int // that run
-	used  time.Time
-	timer wait.Timer
-	page  page
+	claimed bool     // no other service begins a session in its place
+	notes   []string // for the first call
+	calls   int      // that run
+	used    time.Time
+	timer   wait.Timer
+	page    page
 }
 
 // Target says which session a call is for.
@@ -90,7 +92,11 @@ type Target struct {
 	Owner *proc.Identity `json:"owner,omitempty"`
 	// Options are those of bmcp with which it starts.
 	Options []string `json:"options,omitempty"`
-	Release string   `json:"release"`
+	// Given says that some are of the call itself, and not all of its environment: they must be those of the session.
+	Given   bool   `json:"given,omitempty"`
+	Release string `json:"release"`
+	// Own is the socket of the service that has the surroundings of the call. Another one has no new session for it.
+	Own string `json:"own,omitempty"`
 }
 
 // Request is the parameters of call.
@@ -107,12 +113,25 @@ type Request struct {
 
 // Answer is the answer to call.
 type Answer struct {
-	Result json.RawMessage `json:"result"`          // as MCP has it
-	Notes  []string        `json:"notes,omitempty"` // for the person who calls
+	Moved
+	Result json.RawMessage `json:"result,omitempty"` // as MCP has it
+	Notes  []string        `json:"notes,omitempty"`  // for the person who calls
+}
+
+// Moved is in the place of an answer if another service has the session, or is to begin it.
+type Moved struct {
+	To string `json:"moved_to,omitempty"` // its socket
+}
+
+// take returns it, and makes room for the next answer.
+func (m *Moved) take() (to string) {
+	to, m.To = m.To, ""
+	return to
 }
 
 // Tools is the answer to tools.
 type Tools struct {
+	Moved
 	Tools []json.RawMessage `json:"tools"` // nil: there is no such session
 	Refs  []string          `json:"refs,omitempty"`
 }
@@ -143,14 +162,14 @@ type EndRequest struct {
 
 // Ended is the answer to end: how many sessions have ended.
 type Ended struct {
+	Moved
 	Sessions int `json:"sessions"`
 }
 
 // Methods are what the service answers on its control socket.
 func (s *Service) Methods() *control.Mux {
 	s.sessions, s.servers = map[string]*session{}, map[string]*server{}
-	s.memory.path = s.Memory
-	s.lost = s.memory.load()
+	s.memory = memory{path: s.Memory, self: place{proc.Self(), s.Path}}
 	time.AfterFunc(startTimeout, s.stopUnused) // who has started it may have been killed
 	m := &control.Mux{Program: "bmcp call"}
 	control.Handle(m, "call", func(ctx context.Context, r Request) (any, error) {
@@ -169,27 +188,11 @@ func (s *Service) Methods() *control.Mux {
 // errStopping answers a call that came when the service was about to end: the next one has another service.
 var errStopping = control.Errorf(control.Stopping, "the service of bmcp call is stopping")
 
-// key is the name of a target's session in the table. Who says whose it is otherwise.
-func (t *Target) key(ctx context.Context) (key string, owner proc.Ancestor, owned bool) {
-	if t.Owner != nil {
-		owner, owned = proc.Ancestor{Identity: *t.Owner}, true
-	} else if peer := control.PeerOf(ctx); t.Session == "" && peer != nil {
-		owner, owned = ownerOf(proc.Ancestors(peer.PID))
-	}
-	switch {
-	case t.Session != "":
-		return "name " + t.Session, owner, owned
-	case owned:
-		return fmt.Sprintf("process %d %d", owner.PID, owner.Start), owner, true
-	}
-	return "user", owner, false
-}
-
 // call runs a tool.
 func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
-	x, notes, err := s.begin(ctx, &r.Target)
-	if err != nil {
-		return nil, err
+	x, notes, to, err := s.begin(ctx, &r.Target)
+	if err != nil || to != "" {
+		return &Answer{Moved: Moved{to}}, err
 	}
 	defer s.done(x)
 	select {
@@ -197,6 +200,10 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	if x.to != "" {
+		return &Answer{Moved: Moved{x.to}}, nil
+	}
+	notes = append(notes, s.takeNotes(x)...)
 	if x.err != nil {
 		return nil, x.err
 	}
@@ -222,21 +229,70 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 		return nil, err
 	}
 	s.mu.Lock()
+	before := x.page.url
 	x.page.see(result)
+	moved := x.page.url != before
 	s.mu.Unlock()
-	s.memory.note(s.pages)
-	return &Answer{result, notes}, nil
+	if moved {
+		s.note(x)
+	}
+	return &Answer{Result: result, Notes: notes}, nil
 }
 
-// pages are those of the sessions, by their keys.
-func (s *Service) pages() map[string]string {
+// takeNotes returns what a session tells its first call.
+func (s *Service) takeNotes(x *session) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := maps.Clone(s.lost)
-	for key, x := range s.sessions {
-		all[key] = x.page.url
-	}
-	return all
+	notes := x.notes
+	x.notes = nil
+	return notes
+}
+
+// claim notes a session, unless another service has it: then it returns the socket of that.
+func (s *Service) claim(x *session) (to string, err error) {
+	err = s.memory.change(x.ctx, func(all map[string]noted) {
+		was, known := all[x.key]
+		if known && was.runs() && was.Process != s.memory.self.Process {
+			to = was.Control
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if known && !was.runs() {
+			x.notes = append(x.notes, was.told())
+		}
+		if other, known := all[x.like]; known {
+			x.notes = append(x.notes, other.told()+"; --session NAME keeps one for several programs")
+		}
+		delete(all, x.like)
+		x.claimed = true
+		all[x.key] = noted{place: s.memory.self}
+	})
+	return to, err
+}
+
+// note notes the page of a session, or how it has ended. What can't be written is not told later.
+func (s *Service) note(x *session) {
+	s.memory.change(context.Background(), func(all map[string]noted) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		why := context.Cause(x.ctx)
+		switch {
+		case !x.claimed:
+		case why == nil:
+			all[x.key] = noted{place: s.memory.self, Page: x.page.url}
+		case x.err != nil, errors.Is(why, errAsked), errors.Is(why, errStopped):
+			delete(all, x.key)
+		case errors.Is(why, errOwner) && !x.named:
+			delete(all, x.key)
+			if x.like != "" {
+				all[x.like] = noted{Since: time.Now().UTC(),
+					Why: fmt.Sprintf("it belonged to %s (pid %d), which has ended", title(x.owner), x.owner.PID)}
+			}
+		default:
+			all[x.key] = noted{Why: why.Error(), Since: time.Now().UTC()}
+		}
+	})
 }
 
 // read reads which tool is called, and its arguments.
@@ -255,20 +311,13 @@ func (r *Request) read(all *toolline.Tools) (tool toolline.Tool, arguments json.
 	return tool, arguments, err
 }
 
-// begin begins a call on the session that a target names, which starts if there is none.
-func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []string, err error) {
-	key, owner, owned := t.key(ctx)
+// begin begins a call on the session that a target names, which starts if there is none; or it returns the socket of
+// the service that has the session, or is to begin it.
+func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []string, to string, err error) {
+	who := t.of(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.Release != s.Release {
-		if len(s.sessions) == 0 {
-			s.stopLocked()
-		} else {
-			notes = append(notes, fmt.Sprintf("the service in the background is of version %s and goes on until its "+
-				"sessions end: bmcp end --all ends them", s.Release))
-		}
-	}
-	for x = s.sessions[key]; x != nil && x.ctx.Err() != nil; x = s.sessions[key] { // it is about to end
+	for x = s.sessions[who.key]; x != nil && x.ctx.Err() != nil; x = s.sessions[who.key] { // it is about to end
 		s.mu.Unlock()
 		select {
 		case <-x.gone:
@@ -277,35 +326,41 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 		}
 		s.mu.Lock()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, "", err
+		}
+	}
+	if x == nil && t.Own != s.Path {
+		return nil, nil, cmp.Or(s.memory.find(who.key), t.Own), nil
+	}
+	if t.Release != s.Release {
+		if len(s.sessions) == 0 {
+			s.stopLocked()
+		} else {
+			notes = append(notes, fmt.Sprintf("the service in the background is of version %s and goes on until its "+
+				"sessions end: bmcp end --all ends them", s.Release))
 		}
 	}
 	switch {
 	case s.stopping:
-		return nil, nil, errStopping
+		return nil, nil, "", errStopping
 	case x == nil:
-		x = &session{key: key, name: t.Session, owner: owner, owned: owned, options: t.Options, began: time.Now(),
+		x = &session{caller: who, name: t.Session, options: t.Options, began: time.Now(),
 			ready: make(chan struct{}), gone: make(chan struct{})}
 		x.ctx, x.end = context.WithCancelCause(context.Background())
-		s.sessions[key] = x
+		s.sessions[who.key] = x
 		s.work.Go(func() { s.run(x) })
-		if page, ok := s.lost[key]; ok {
-			delete(s.lost, key)
-			notes = append(notes, "the service in the background was killed, and with it this session: its page "+
-				cmp.Or(page, "about:blank")+" and its cookies are lost, and it begins anew")
+		if !who.owned && !who.named {
+			x.notes = append(x.notes, fmt.Sprintf("it can't be told which program makes this call, so the session is "+
+				"the user's, and ends after %v without a call: --session NAME and --bind-pid PID name another", Idle))
 		}
-		if !owned && t.Session == "" {
-			notes = append(notes, fmt.Sprintf("it can't be told which program makes this call, so the session is the "+
-				"user's, and ends after %v without a call: --session NAME and --bind-pid PID name another", Idle))
-		}
-	case len(t.Options) > 0 && !slices.Equal(t.Options, x.options):
-		return nil, nil, &control.Error{Code: control.SessionExists, Message: "the session has begun with other " +
+	case t.Given && !slices.Equal(t.Options, x.options):
+		return nil, nil, "", &control.Error{Code: control.SessionExists, Message: "the session has begun with other " +
 			"options: " + cmp.Or(strings.Join(x.options, " "), "none"),
 			Hint: "bmcp end ends it; --session NAME starts another one beside it"}
 	}
 	x.calls++
 	x.timer.Stop()
-	return x, notes, nil
+	return x, notes, "", nil
 }
 
 // done ends a call.
@@ -337,6 +392,25 @@ var (
 
 // run starts a session, and ends it when its time has come.
 func (s *Service) run(x *session) {
+	x.to, x.err = s.claim(x)
+	if x.to == "" && x.err == nil {
+		s.serve(x)
+	} else {
+		close(x.ready)
+		x.end(errStopped)
+	}
+	s.note(x)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, x.key)
+	close(x.gone)
+	if len(s.sessions) == 0 {
+		s.stopLocked()
+	}
+}
+
+// serve has a session in a server until its end.
+func (s *Service) serve(x *session) {
 	if x.owned {
 		s.work.Go(func() {
 			if x.owner.Wait(x.ctx) == nil {
@@ -371,13 +445,6 @@ func (s *Service) run(x *session) {
 		x.host.to.close()
 	}
 	s.leave(key, at, opened)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.sessions, x.key)
-	close(x.gone)
-	if len(s.sessions) == 0 {
-		s.stopLocked()
-	}
 }
 
 // stopUnused stops the service if it has no session.
@@ -439,12 +506,11 @@ func (s *Service) leave(key string, at *server, opened Server) {
 	close(at.closed)
 }
 
-// Quit takes no more calls, and forgets what would have been lost: another service may take the place of this one.
+// Quit takes no more calls: another service may take the place of this one.
 func (s *Service) Quit() {
 	s.mu.Lock()
 	s.stopping = true
 	s.mu.Unlock()
-	s.memory.forget()
 }
 
 // Close ends all sessions after Quit, and returns when nothing is left of them.
@@ -457,19 +523,25 @@ func (s *Service) Close() {
 	s.work.Wait()
 }
 
-// known returns the session that a target names, nil if there is none.
-func (s *Service) known(ctx context.Context, t *Target) *session {
-	key, _, _ := t.key(ctx)
+// known returns the session that a target names, nil if it is not here; then perhaps the socket of the service where it
+// is, or of one that can tell.
+func (s *Service) known(ctx context.Context, t *Target) (x *session, elsewhere Moved) {
+	key := t.of(ctx).key
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sessions[key]
+	if x = s.sessions[key]; x == nil {
+		if elsewhere.To = s.memory.find(key); elsewhere.To == "" && t.Own != s.Path {
+			elsewhere.To = t.Own
+		}
+	}
+	return x, elsewhere
 }
 
 // tools are those of a session that is there.
 func (s *Service) tools(ctx context.Context, t Target) (*Tools, error) {
-	x := s.known(ctx, &t)
-	if x == nil || !wait.Closed(x.ready) || x.err != nil {
-		return &Tools{}, nil
+	x, elsewhere := s.known(ctx, &t)
+	if x == nil || !wait.Closed(x.ready) || x.err != nil || x.host == nil {
+		return &Tools{Moved: elsewhere}, nil
 	}
 	all, err := x.host.list(ctx)
 	if err != nil {
@@ -477,7 +549,7 @@ func (s *Service) tools(ctx context.Context, t Target) (*Tools, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Tools{all.All, x.page.refs}, nil
+	return &Tools{Tools: all.All, Refs: x.page.refs}, nil
 }
 
 // list lists the sessions, the oldest first.
@@ -494,7 +566,7 @@ func (s *Service) list() []Session {
 		now := Session{Name: x.name, URL: x.page.url, Title: x.page.title, Tabs: x.page.tabs, Calls: x.calls,
 			Options: x.options}
 		if x.owned {
-			now.Owner = &Owner{x.owner.PID, cmp.Or(x.owner.Title, x.owner.Program)}
+			now.Owner = &Owner{x.owner.PID, title(x.owner)}
 		}
 		if x.calls == 0 {
 			now.Idle = time.Since(x.used).Seconds()
@@ -513,8 +585,10 @@ func (s *Service) endAsked(ctx context.Context, r EndRequest) (*Ended, error) {
 			ends = append(ends, x)
 		}
 		s.mu.Unlock()
-	} else if x := s.known(ctx, &r.Target); x != nil {
+	} else if x, elsewhere := s.known(ctx, &r.Target); x != nil {
 		ends = append(ends, x)
+	} else if elsewhere.To != "" {
+		return &Ended{Moved: elsewhere}, nil
 	} else if r.Session != "" {
 		return nil, control.Errorf(control.SessionNotFound, "there is no session named %s", r.Session)
 	}
@@ -528,5 +602,5 @@ func (s *Service) endAsked(ctx context.Context, r EndRequest) (*Ended, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	return &Ended{len(ends)}, nil
+	return &Ended{Sessions: len(ends)}, nil
 }

@@ -122,14 +122,17 @@ func (f *File) DropPools(process proc.Identity) {
 	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return p.Process == process })
 }
 
-// CallService is the service of bmcp call.
+// CallService is a service of bmcp call.
 type CallService struct {
 	Process proc.Identity `json:"process"`
 	Control string        `json:"control"`
 }
 
-// SetCalls lists the service, in the place of an earlier one.
-func (f *File) SetCalls(s CallService) { f.Calls = []CallService{s} }
+// SetCalls lists the service, in the place of an earlier one at its socket.
+func (f *File) SetCalls(s CallService) {
+	f.Calls = slices.DeleteFunc(f.Calls, func(o CallService) bool { return o.Control == s.Control })
+	f.Calls = append(f.Calls, s)
+}
 
 // DropCalls removes the process's entry.
 func (f *File) DropCalls(process proc.Identity) {

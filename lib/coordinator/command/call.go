@@ -45,13 +45,16 @@ func Service(c *cli.Context) error {
 	now := lifetime.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	store, self := c.State(), proc.Self()
-	s := &calls.Service{Release: cli.Release(), Stop: func() { stop(nil) },
-		Memory: filepath.Join(filepath.Dir(store.Path()), "calls.json"),
-		Open:   func(options []string) (calls.Server, error) { return open(c, options) }}
-	path, err := store.Socket(calls.Socket)
+	if len(c.Args()) != 1 {
+		return c.UsageError("call runs it, and names its socket")
+	}
+	path, err := store.Socket(c.Args()[0])
 	if err != nil {
 		return state.Explain(err)
 	}
+	s := &calls.Service{Release: cli.Release(), Stop: func() { stop(nil) }, Path: path,
+		Memory: filepath.Join(filepath.Dir(store.Path()), "calls.json"),
+		Open:   func(options []string) (calls.Server, error) { return open(c, options) }}
 	entry := state.CallService{Process: self, Control: path}
 	reg := &register.Service{Store: store, Path: path, Shared: true, Log: c.Log, Linger: time.Second,
 		Listed: func(f *state.File) bool {
@@ -171,6 +174,7 @@ func target(c *cli.Context) (t calls.Target, err error) {
 		t.Owner = o.PID
 	}
 	if c.IsSet("url") {
+		t.Given = true
 		t.Options, err = atURL(c)
 		return t, err
 	}
@@ -181,6 +185,7 @@ func target(c *cli.Context) (t calls.Target, err error) {
 		if !c.IsSet(name) {
 			continue
 		}
+		t.Given = t.Given || c.Given(name)
 		values := []string{c.String(name)}
 		switch v := c.Value(name).(type) {
 		case ucli.StringSlice:
@@ -211,23 +216,43 @@ func target(c *cli.Context) (t calls.Target, err error) {
 	return t, nil
 }
 
-// client makes calls. With start, it starts the service if none runs.
-func client(c *cli.Context, start bool) *calls.Client {
-	cl := &calls.Client{Store: c.State()}
+// around are the surroundings of a session with these options.
+func around(options []string) (calls.Around, error) {
+	programs := slices.ContainsFunc(options, func(option string) bool {
+		name, value, _ := strings.Cut(option, "=")
+		return name == "--mcp" || name == "--config" || name == "--browser" && value == record.WebKit
+	})
+	dir, err := os.Getwd()
+	if err != nil && programs {
+		return calls.Around{}, err
+	}
+	return calls.AroundCall(os.Environ(), dir, programs), nil
+}
+
+// client makes calls on the session of a target, which it tells where the session begins. With start, it starts the
+// service if none runs.
+func client(c *cli.Context, t *calls.Target, start bool) (*calls.Client, error) {
+	a, err := around(t.Options)
+	if err != nil {
+		return nil, err
+	}
+	name := a.Socket()
+	t.Own = c.State().SocketPath(name)
+	cl := &calls.Client{Store: c.State(), Own: t.Own}
 	if start {
 		cl.Start = func() (*exec.Cmd, error) {
 			path, err := proc.Executable()
 			if err != nil {
 				return nil, err
 			}
-			cmd := exec.Command(path, "calls", "--log-level="+c.String("log-level"))
+			cmd := exec.Command(path, "calls", "--log-level="+c.String("log-level"), name)
 			cmd.Args[0] = "bmcp"
-			cmd.Dir, cmd.SysProcAttr = "/", proc.Detached()
-			cmd.Env = append(os.Environ(), "BTOOLS_STATE="+c.State().Path())
+			cmd.Dir, cmd.SysProcAttr = a.Dir, proc.Detached()
+			cmd.Env = append(a.Env, "BTOOLS_STATE="+c.State().Path())
 			return cmd, nil
 		}
 	}
-	return cl
+	return cl, nil
 }
 
 // Call runs a tool, and prints its result.
@@ -248,7 +273,10 @@ func Call(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	lifetime.Signals(stop)
-	cl := client(c, true)
+	cl, err := client(c, &t, true)
+	if err != nil {
+		return err
+	}
 	defer cl.Close()
 	r := calls.Request{Target: t, Dir: project(c)}
 	if c.Bool("batch") {
@@ -370,20 +398,17 @@ func Sessions(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	lifetime.Signals(stop)
-	cl := client(c, false)
-	defer cl.Close()
-	var all []calls.Session
-	if err := cl.Do(ctx, "sessions", nil, &all); err != nil && !errors.Is(err, calls.ErrNoService) {
-		return err
-	}
-	for _, s := range all {
-		r := record.New()
-		r.MustSet("session", s)
-		if err := out.Write(r); err != nil {
-			return err
+	failed := calls.All(ctx, c.State(), "sessions", nil, func(all []calls.Session) {
+		for _, s := range all {
+			r := record.New()
+			r.MustSet("session", s)
+			err = errors.Join(err, out.Write(r))
 		}
+	})
+	if errors.Is(failed, calls.ErrNoService) {
+		failed = nil
 	}
-	return out.Close()
+	return errors.Join(failed, err, out.Close())
 }
 
 // End ends sessions of bmcp call.
@@ -404,10 +429,17 @@ func End(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	lifetime.Signals(stop)
-	cl := client(c, false)
-	defer cl.Close()
 	var ended calls.Ended
-	err = cl.Do(ctx, "end", calls.EndRequest{Target: t, All: c.Bool("all")}, &ended)
+	if c.Bool("all") {
+		err = calls.All(ctx, c.State(), "end", calls.EndRequest{Target: t, All: true}, func(here calls.Ended) {
+			ended.Sessions += here.Sessions
+		})
+	} else if cl, failed := client(c, &t, false); failed != nil {
+		return failed
+	} else {
+		defer cl.Close()
+		err = cl.Do(ctx, "end", calls.EndRequest{Target: t}, &ended)
+	}
 	switch {
 	case errors.Is(err, calls.ErrNoService) && t.Session != "":
 		return exit.Errorf(exit.Unavailable, "there is no session named %s", t.Session)
@@ -435,9 +467,11 @@ const completeTimeout = time.Second
 
 // sessionTools are the tools of the caller's session, or those that a new one has.
 func sessionTools(ctx context.Context, env *cli.Env) (t calls.Tools) {
-	cl := &calls.Client{Store: state.Open(env.Getenv)}
+	a, _ := around(nil)
+	store := state.Open(env.Getenv)
+	cl := &calls.Client{Store: store, Own: store.SocketPath(a.Socket())}
 	defer cl.Close()
-	target := calls.Target{Session: env.Getenv("BTOOLS_SESSION"), Release: cli.Release()}
+	target := calls.Target{Session: env.Getenv("BTOOLS_SESSION"), Release: cli.Release(), Own: cl.Own}
 	if err := cl.Do(ctx, "tools", target, &t); err != nil || t.Tools == nil {
 		t.Tools = tools.List(nil)
 	}

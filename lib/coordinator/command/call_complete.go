@@ -37,13 +37,11 @@ func OfferCall(c *cli.Completion) {
 func OfferSessions(c *cli.Completion) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
-	cl := &calls.Client{Store: c.State()}
-	defer cl.Close()
-	var all []calls.Session
-	cl.Do(ctx, "sessions", nil, &all) // without a service there are none
-	for _, s := range all {
-		if s.Name != "" {
-			c.Offer(s.Name, s.URL)
+	calls.All(ctx, c.State(), "sessions", nil, func(all []calls.Session) { // without a service there are none
+		for _, s := range all {
+			if s.Name != "" {
+				c.Offer(s.Name, s.URL)
+			}
 		}
-	}
+	})
 }
