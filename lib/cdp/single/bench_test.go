@@ -3,6 +3,7 @@ package single
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"btools/lib/virtual/chrometest"
@@ -53,4 +54,24 @@ func evaluate(b *testing.B, dial func(ctx context.Context) (*websocket.Conn, err
 			tabs <- p
 		}
 	})
+}
+
+// BenchmarkBesideFrames is how long a short message takes to its connection behind a frame
+// of 900 kB for another one.
+func BenchmarkBesideFrames(b *testing.B) {
+	p := newOnPipe(b, maxAnswer)
+	frames, c := p.connect(), p.connect()
+	go func() {
+		for err := error(nil); err == nil; {
+			_, err = frames.Next()
+		}
+	}()
+	both := fmt.Appendf(nil, `{"method":"Page.screencastFrame","params":{"data":"%s"},"sessionId":%q}%c`+
+		`{"method":"Page.loadEventFired","sessionId":%q}%c`,
+		strings.Repeat("x", 900_000), frames.session, 0, c.session, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		go p.answers.Write(both)
+		p.next(c)
+	}
 }

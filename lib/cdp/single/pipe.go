@@ -32,7 +32,7 @@ const (
 
 	// longBuffer is the size from which on a buffer grows at once to that of the long
 	// messages before. Until then it doubles: a message may be the only long one.
-	longBuffer = 1 << 20
+	longBuffer = 64 << 10
 
 	// cutEnd is how much of the end of a message that is too long is kept: the
 	// member sessionId, which has 48 bytes.
