@@ -335,6 +335,7 @@ var handlers = map[string]func(*Client, policy.Command, *root){
 	"Browser.setPermission":           (*Client).forwardOnSession,
 	"Page.setDownloadBehavior":        (*Client).setPageDownloadBehavior,
 
+	"Extensions.getExtensions":            fixedAnswer(`{"extensions":[]}`),
 	"Security.disable":                    fixedAnswer(`{}`),
 	"Security.enable":                     fixedAnswer(`{}`),
 	"Security.setIgnoreCertificateErrors": (*Client).ignoreCertificateErrors,

@@ -48,6 +48,8 @@ await rounds(async (n) => {
   await context.overridePermissions(site, ['geolocation']);
   equal(await second.evaluate(inPage.permission), 'granted', 'the permission');
   if ((await first.evaluate(inPage.permission)) === 'granted') throw new Error('a permission of another context');
+  step('extensions');
+  equal((await browser.extensions()).size, 0, 'extensions');
   step('targets');
   own(browser.targets().map((t) => t.url()), 'targets');
   const cdp = await browser.target().createCDPSession();

@@ -155,6 +155,7 @@ var table = []tableLine{
 	{"BluetoothEmulation.*", Refuse, Refuse, "one fake for the process"},
 	{"Cast.*", Refuse, Refuse, "looks for devices in the network, mirrors the desktop"},
 	{"Extensions.*", Refuse, Refuse, "acts on the last used profile"},
+	{"Extensions.getExtensions", Answer, Refuse, "an empty list: a context has none that was loaded by a client"},
 	{"NativeProfiling.*", Refuse, Refuse, "of the process"},
 	{"PWA.*", Refuse, Refuse, "installs into the operating system"},
 	{"SmartCardEmulation.*", Refuse, Refuse, "one fake for the process"},
