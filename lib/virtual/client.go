@@ -16,6 +16,7 @@ import (
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
+	"btools/lib/wait"
 	"btools/lib/websocket"
 )
 
@@ -65,6 +66,7 @@ type Client struct {
 	downloadEvents downloadEvents
 	focusing       map[string]bool            // the CDP sessions that emulate the focus of their page
 	metrics        map[string]json.RawMessage // the parameters of their setDeviceMetricsOverride, by CDP session
+	ended          wait.Broadcast             // one of attached, or a target of the session, has ended
 	gone           bool                       // it is unregistered
 }
 
@@ -95,6 +97,7 @@ func (r *root) attaches(t *target) bool {
 // attachment is a CDP session with a target.
 type attachment struct {
 	target     string
+	context    string // of the target
 	root       *root  // that requested it; nil: the target's parent did
 	parent     string // the CDP session with which it ends
 	pausesPage bool   // with a tab: its page is attached, too, before it resumes
@@ -395,7 +398,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 	b := k.session.browser
 	session, info := jsonrpc.GetString(params, "sessionId"), jsonrpc.Get(params, "targetInfo")
 	id := jsonrpc.GetString(info, "targetId")
-	a, at := &attachment{target: id, parent: parent}, parent
+	a, at := &attachment{target: id, context: jsonrpc.GetString(info, "browserContextId"), parent: parent}, parent
 	var by *attachRequest
 	if parent == "" && k.page == "" {
 		by = k.nextAttachRequestLocked(id)
@@ -491,6 +494,7 @@ func (k *Client) forgetLocked(session string) {
 	b := k.session.browser
 	a := k.attached[session]
 	delete(k.attached, session)
+	k.ended.Wake()
 	k.unanswered.dropSession(session)
 	delete(k.discover, session)
 	delete(k.downloads, session)
@@ -549,6 +553,7 @@ func (k *Client) isAttachedLocked(target string) bool {
 
 // targetGoneLocked ends what waits for a target that is gone.
 func (k *Client) targetGoneLocked(t *target) {
+	k.ended.Wake()
 	for _, r := range k.roots {
 		r.callWaitersLocked(t.id)
 		if r.byAuto[t.id] == "" {

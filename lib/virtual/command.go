@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"sync"
 	"time"
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
+	"btools/lib/wait"
 )
 
 // command applies the policy to a command of the client. An error ends the
@@ -152,17 +154,20 @@ func (k *Client) awaitOthers(ctx context.Context, t *target) {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for t.waitsForOther(k) {
-		next := t.unblocked.Next()
-		b.mu.Unlock()
+	awaitLocked(ctx, &b.mu, &t.unblocked, func() bool { return !t.waitsForOther(k) })
+}
+
+// awaitLocked waits until something is so, which may change at each broadcast. It
+// unlocks the lock meanwhile.
+func awaitLocked(ctx context.Context, lock sync.Locker, changed *wait.Broadcast, isSo func() bool) {
+	for !isSo() && ctx.Err() == nil {
+		next := changed.Next()
+		lock.Unlock()
 		select {
 		case <-next:
 		case <-ctx.Done():
 		}
-		b.mu.Lock()
-		if ctx.Err() != nil {
-			return
-		}
+		lock.Lock()
 	}
 }
 

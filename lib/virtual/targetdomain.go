@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
@@ -98,7 +99,8 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 	})
 }
 
-// disposeBrowserContext disposes of a context that a client has created.
+// disposeBrowserContext disposes of a context that a client has created. It answers
+// after the events about the end of its targets, as Chrome does.
 func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
 	s, b := k.session, k.session.browser
 	id := jsonrpc.GetString(c.Params, "browserContextId")
@@ -107,12 +109,39 @@ func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
 		return
 	}
 	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
+		k.awaitEnd(id)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(s.contexts, id)
 		s.dropDownloadsLocked(id)
 		b.forgetContextLocked(id)
 		return result
+	})
+}
+
+// disposeTimeout bounds how long a client waits for the end of a context's targets.
+const disposeTimeout = 5 * time.Second
+
+// awaitEnd waits until the client has been told of the end of all targets of a context
+// that has been disposed of.
+func (k *Client) awaitEnd(disposed string) {
+	ctx, cancel := context.WithTimeout(k.ctx, disposeTimeout)
+	defer cancel()
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	awaitLocked(ctx, &b.mu, &k.ended, func() bool {
+		for _, a := range k.attached {
+			if a.context == disposed {
+				return false
+			}
+		}
+		for _, t := range b.targets {
+			if t.context == disposed {
+				return false
+			}
+		}
+		return true
 	})
 }
 

@@ -335,6 +335,38 @@ func TestTargetsAreToldBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+// A client is told of the end of a context's targets before the answer to its command,
+// whether it is attached to them or discovers them.
+func TestEndsAreToldBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	p := connect(t, newSession(t, sharedChrome(t), Options{}), "")
+	p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
+	for range 3 {
+		disposed := p.must("", "Target.createBrowserContext", nil)
+		var pages, sessions []string
+		for range 2 {
+			in := jsonrpc.Set(disposed, "url", quote(server.URL))
+			page := jsonrpc.GetString(p.must("", "Target.createTarget", in), "targetId")
+			session := p.attach(page)
+			p.must(session, "Page.enable", nil)
+			p.must(session, "Page.navigate", map[string]any{"url": server.URL + "/page"})
+			pages, sessions = append(pages, page), append(sessions, session)
+		}
+		p.must("", "Target.disposeBrowserContext", disposed)
+		told := fmt.Sprintf("%s", p.events)
+		for i, page := range pages {
+			for _, end := range []string{`"Target.targetDestroyed","params":{"targetId":"` + page,
+				`"Target.detachedFromTarget","params":{"sessionId":"` + sessions[i]} {
+				if !strings.Contains(told, end) {
+					t.Errorf("the answer came before %s", end)
+				}
+			}
+		}
+	}
+}
+
 func TestTabLimit(t *testing.T) {
 	t.Parallel()
 	b := sharedBrowser(t)

@@ -52,6 +52,11 @@ await rounds(async (n) => {
   if ((await second.screenshot()).length < 1000) throw new Error('an empty screenshot');
   step('close');
   await popup.close();
+  let told = 0;
+  second.on('close', () => told++);
+  const pending = second.waitForEvent('download').catch((e) => e.message.includes('closed'));
   await context.close();
+  equal([told, second.isClosed()], [1, true], 'the page is told of at the end of its context');
+  equal(await pending, true, 'what waits for a page ends with its context');
   await browser.close();
 });

@@ -59,5 +59,6 @@ await rounds(async (n) => {
   step('close');
   await popup.close();
   await context.close();
+  equal(second.isClosed(), true, 'the page at the end of its context');
   await (named ? browser.disconnect() : browser.close());
 });
