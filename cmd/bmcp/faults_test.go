@@ -24,7 +24,7 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.StartMCP(nil, "--mcp", "a="+cmdtest.FakeChild(), "--browser", "edge")
 	m.Greet("{}")
-	m.Tool("env", "{}").Fails(t, "no edge is installed (installed are: ")
+	m.Tool("env", "{}").Fails(t, "### Error\nno edge is installed (installed are: ")
 	m.End()
 
 	script := w.Dir + "/browser"

@@ -166,7 +166,7 @@ func (req *request) callOwn(ctx context.Context, name string, args json.RawMessa
 		v, err = t.Do(ctx, req, args)
 	}
 	if err != nil {
-		return json.Marshal(mcp.NewToolResultError(err.Error()))
+		return faultResult(err), nil
 	}
 	if whole, ok := v.(*mcp.CallToolResult); ok {
 		return json.Marshal(whole)

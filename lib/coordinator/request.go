@@ -79,8 +79,9 @@ func (req *request) faultOf(err error) []byte {
 	return req.failureOf(err)
 }
 
+// faultResult returns the result of a tool that has failed, in the form that tools of browsers have.
 func faultResult(err error) json.RawMessage {
-	text := string(jsonrpc.Quote(err.Error()))
+	text := string(jsonrpc.Quote("### Error\n" + err.Error()))
 	return json.RawMessage(`{"content":[{"type":"text","text":` + text + `}],"isError":true}`)
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"btools/lib/agent/source"
@@ -299,7 +300,7 @@ func errorText(result json.RawMessage) string {
 	if text != "" {
 		return text
 	}
-	return firstText(result)
+	return strings.TrimPrefix(firstText(result), "### Error\n")
 }
 
 // firstLine is a text as the message of a task.
