@@ -33,7 +33,8 @@ type Target struct {
 // Parse reads an http:// or https:// URL, or HOST:PORT.
 func Parse(text string) (Target, error) {
 	wrong := func(meant string) (Target, error) {
-		err := fmt.Errorf("%q is not an http:// or https:// URL, nor HOST:PORT", text)
+		shown, _, _ := strings.Cut(text, "?") // where a secret may be
+		err := fmt.Errorf("%q is not an http:// or https:// URL, nor HOST:PORT", shown)
 		if meant != "" {
 			err = fmt.Errorf("%w: did you mean %s?", err, meant)
 		}
@@ -57,7 +58,8 @@ func Parse(text string) (Target, error) {
 		if !isPort(port) {
 			return wrong("")
 		}
-		return Target{name: u.Redacted(), addr: net.JoinHostPort(u.Hostname(), port), url: u}, nil
+		shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath} // the rest may be secret
+		return Target{name: shown.String(), addr: net.JoinHostPort(u.Hostname(), port), url: u}, nil
 	}
 	if isPort(text) {
 		return wrong("localhost:" + text)

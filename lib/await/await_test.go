@@ -120,12 +120,15 @@ func TestNotReady(t *testing.T) {
 	}
 	closed.Close()
 	said := make(chan string, 9)
-	err = All(t.Context(), []Target{parse(t, site.URL), parse(t, site.URL+"/hangs"),
+	err = All(t.Context(), []Target{parse(t, site.URL), parse(t, site.URL+"/hangs?token=s3cret#s3cret"),
 		parse(t, "http://"+odd.Addr().String()), parse(t, odd.Addr().String()), parse(t, closed.Addr().String())},
 		3*time.Second, func(s string) { said <- s })
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code != exit.TryAgain {
 		t.Fatalf("%v; want the code 75", err)
+	}
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("a secret is shown: %v", err)
 	}
 	for _, want := range []string{site.URL + " is not ready: it answers 500 Internal Server Error",
 		site.URL + "/hangs is not ready: no answer yet", `its answer is not HTTP: "SSH-2.0-x"`,

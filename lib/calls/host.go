@@ -125,7 +125,7 @@ func (h *host) list(ctx context.Context) (*toolline.Tools, error) {
 			return nil, err
 		}
 		for tool := range jsonrpc.Elements(jsonrpc.Get(result, "tools")) {
-			all = append(all, shown(tool))
+			all = append(all, withoutSession(tool))
 		}
 		next := jsonrpc.Get(result, "nextCursor")
 		if next == nil {
@@ -142,8 +142,8 @@ func (h *host) list(ctx context.Context) (*toolline.Tools, error) {
 	return read, nil
 }
 
-// shown is a tool without the argument that chooses a session: a call has one.
-func shown(tool json.RawMessage) json.RawMessage {
+// withoutSession is a tool without the argument that chooses a session: a call has one.
+func withoutSession(tool json.RawMessage) json.RawMessage {
 	schema := jsonrpc.Get(tool, "inputSchema")
 	properties := jsonrpc.Get(schema, "properties")
 	if jsonrpc.Get(properties, "session_id") == nil {

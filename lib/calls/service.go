@@ -355,7 +355,7 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 		}
 	case t.Given && !slices.Equal(t.Options, x.options):
 		return nil, nil, "", &control.Error{Code: control.SessionExists, Message: "the session has begun with other " +
-			"options: " + cmp.Or(strings.Join(x.options, " "), "none"),
+			"options: " + cmp.Or(strings.Join(shown(x.options), " "), "none"),
 			Hint: "bmcp end ends it; --session NAME starts another one beside it"}
 	}
 	x.calls++
@@ -564,7 +564,7 @@ func (s *Service) list() []Session {
 	all := make([]Session, 0, len(began))
 	for _, x := range began {
 		now := Session{Name: x.name, URL: x.page.url, Title: x.page.title, Tabs: x.page.tabs, Calls: x.calls,
-			Options: x.options}
+			Options: shown(x.options)}
 		if x.owned {
 			now.Owner = &Owner{x.owner.PID, title(x.owner)}
 		}
