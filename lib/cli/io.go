@@ -240,6 +240,8 @@ func (o *Output) Write(r *record.Record) error {
 	case o.table != nil:
 		o.table.add(line)
 		return nil
+	case o.safe:
+		line = terminal.EscapeJSON(line)
 	}
 	if _, err := o.c.Stdout.Write(line); err != nil {
 		return fmt.Errorf("cannot write the result: %w", err)

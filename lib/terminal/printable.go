@@ -43,6 +43,19 @@ func Escape(b []byte, whole bool) []byte {
 	return out
 }
 
+// EscapeJSON returns JSON whose texts have escapes in the place of what a terminal takes for commands.
+func EscapeJSON(b []byte) []byte {
+	out := make([]byte, 0, len(b))
+	for _, r := range string(b) {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
 // continues reports whether b is nothing but the rest of a character that
 // began before it.
 func continues(b []byte) bool {

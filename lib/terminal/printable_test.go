@@ -28,3 +28,11 @@ func TestPrintablePieces(t *testing.T) {
 		}
 	}
 }
+
+// What a terminal takes for a command is escaped in JSON as JSON has it: the value stays the same.
+func TestEscapeJSON(t *testing.T) {
+	const given, want = "{\"a\":\"x\u009b7m\u202e é\u007f\"}\n", `{"a":"x\u009b7m\u202e é\u007f"}` + "\n"
+	if got := string(EscapeJSON([]byte(given))); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
