@@ -24,14 +24,31 @@ import (
 // callSite is a page with a title for each path, a button that counts, and a slow answer.
 func callSite(t *testing.T) string {
 	return Serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/slow" {
+		switch r.URL.Path {
+		case "/slow":
 			<-r.Context().Done()
+			return
+		case "/long":
+			fmt.Fprint(w, "<title>Long</title>", strings.Repeat("<p>日本語 line</p>", 3000))
+			return
+		case "/data":
+			w.Header().Set("Content-Type", "application/gzip")
+			w.Write(callData)
+			return
+		case "/latin":
+			w.Header().Set("Content-Type", "text/plain; charset=iso-8859-1")
+			w.Write([]byte("caf\xe9\n"))
+			return
+		case "/empty":
 			return
 		}
 		fmt.Fprintf(w, "<title>Page %s</title><h1>Hello</h1>"+
 			"<button onclick=\"this.textContent='Clicked'\">Press</button><input aria-label='Name'>", r.URL.Path)
 	})
 }
+
+// callData is a file that is no text.
+var callData = []byte("\x1f\x8b\x08\x00 archive \xff")
 
 // called runs bmcp call, which must not fail.
 func called(w *World, args ...string) string {
@@ -118,9 +135,14 @@ func TestCall(t *testing.T) {
 	if out := w.Run("bmcp", "call", "click", "--help").Out; !strings.Contains(out, "bmcp call click TARGET") {
 		t.Errorf("the help of a tool is %q", out)
 	}
-	if out := w.Run("bmcp", "call", "--help").Out; !strings.Contains(out, "take_screenshot") {
-		t.Errorf("the help is %q", out)
+	out = w.Run("bmcp", "call", "--help").Out
+	for _, tool := range []string{"take_screenshot", "result", "get_blob", "cookie_list", "route", "mouse_wheel"} {
+		if !strings.Contains(out, "  "+tool+" ") {
+			t.Errorf("--help does not list %s:\n%s", tool, out)
+		}
 	}
+
+	called(w, "cookie_list") // every session has all tools
 
 	var result struct{ Content []struct{ Type, Text string } }
 	if err := json.Unmarshal([]byte(called(w, "--output", "json", "snapshot")), &result); err != nil ||
@@ -137,18 +159,12 @@ func TestCall(t *testing.T) {
 			t.Errorf("screenshot %d: %v, it says %q, and the file has %d bytes", n, err, out, len(b))
 		}
 	}
-	if out := called(w, "--save", "-", "take_screenshot"); !strings.HasPrefix(out, "\x89PNG") {
-		t.Errorf("standard output gets %.20q in the place of the picture", out)
-	}
-	called(w, "--save", dir+"/page.txt", "snapshot")
-	if b, _ := os.ReadFile(dir + "/page.txt"); !strings.Contains(string(b), "Clicked") {
-		t.Errorf("the saved text is %q", b)
-	}
-
 	w.Offers(map[string][]string{
 		"bmcp call take_scr":        {"take_screenshot"},
 		"bmcp call click " + ref[1]: {ref[1]},
 	}, "bash")
+	checkAlone(t, w, site, dir)
+	checkCut(t, w, site)
 
 	w.Run("bmcp", "end").Wants(t, 0, "")
 	if s := callSessions(w); len(s) != 0 {
@@ -232,7 +248,28 @@ func TestCallPictures(t *testing.T) {
 			}
 		})
 	}
+	// All that is long is shown there, a value has its line, and nothing of a page is a command.
+	for words, want := range map[string]string{"evaluate '\"x\".repeat(20000)'": strings.Repeat("x", 20000),
+		"--raw evaluate '\"x\"'": "x\r\n", "--output=json evaluate '\"\\u009b7m\"'": `\u009b7m`,
+		"--raw evaluate '\"\\u009b7m\"'": `\x9b7m`} {
+		if shown := onTerminal(w, "bmcp call --session s "+words); !strings.Contains(shown, want) ||
+			strings.Contains(shown, "\u009b") {
+			t.Errorf("%s: the terminal shows %.300q", words, shown)
+		}
+	}
 	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+}
+
+// onTerminal returns what a command of the shell shows on a terminal.
+func onTerminal(w *World, command string) string {
+	master, tty := ptytest.Open(w.T)
+	c := w.Cmd("sh", "-c", command)
+	c.Stdin, c.Stdout, c.Stderr = tty, tty, tty
+	Start(w.T, c)
+	tty.Close()
+	b, _ := io.ReadAll(master) // until nobody has the terminal
+	c.Wait()
+	return string(b)
 }
 
 // Each agent has a session of its own, which ends with it; one with a name lasts.

@@ -150,8 +150,14 @@ func main() {
 					"--session": command.OfferSessions},
 				Flags: slices.Concat(session, []ucli.Flag{
 					&ucli.StringFlag{Name: "save", Category: result,
-						Usage: "write the result to `FILE`: its picture or other data, or else its text; - is " +
+						Usage: "write the result alone to `FILE`: its picture, PDF, other data, or text; - is " +
 							"standard output (default: data to a new file in the working directory)"},
+					&ucli.BoolFlag{Name: "raw", Category: result,
+						Usage: "print the result alone: what a script returns, the text of a page, a file's bytes"},
+					&ucli.StringFlag{Name: "max-inline", Category: result,
+						DefaultText: "8KiB, to a terminal 0",
+						Usage: "cut a text longer than `SIZE`, 0: none; the last line names the command that prints " +
+							"the rest"},
 					&ucli.BoolFlag{Name: "batch", Category: result,
 						Usage: "make the calls of standard input, one a line, and print a line of JSON for each"},
 					&ucli.BoolFlag{Name: "bail", Category: result, Usage: "with --batch: end at the first error"},

@@ -16,6 +16,7 @@ import (
 type host struct {
 	to   peer
 	lost func(error) // is told why a server at a URL has ended
+	ours bool        // the server is a bmcp, which answers in the form that a call asks for
 	dirs directories // of the calls; "": a call may use no files
 
 	moving sync.Mutex
@@ -83,10 +84,11 @@ func (h *host) initialize(ctx context.Context, release string) error {
 	if !h.to.isHere() {
 		capabilities = "{}"
 	}
-	_, err := h.to.call(ctx, "initialize", json.RawMessage(`{"protocolVersion":"`+mcp.Legacy+
+	us, err := h.to.call(ctx, "initialize", json.RawMessage(`{"protocolVersion":"`+mcp.Legacy+
 		`","capabilities":`+capabilities+`,"clientInfo":{"name":"bmcp call","version":`+
 		string(jsonrpc.Quote(release))+`}}`))
 	if err == nil {
+		h.ours = jsonrpc.GetString(us, "serverInfo", "name") == "bmcp"
 		h.to.send(jsonrpc.Request(nil, "notifications/initialized", nil))
 	}
 	return err

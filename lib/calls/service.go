@@ -19,6 +19,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/jsonrpc"
 	"btools/lib/proc"
+	"btools/lib/results"
 	"btools/lib/wait"
 )
 
@@ -109,6 +110,8 @@ type Request struct {
 	Words     []string        `json:"words,omitempty"`
 	// Line is the tool and its arguments in the place of all these, as toolline reads them.
 	Line string `json:"line,omitempty"`
+	// Form is how much of the result is answered. Of a value, links are answered as what they lead to.
+	Form results.Form `json:"form"`
 }
 
 // Answer is the answer to call.
@@ -220,8 +223,11 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := x.host.to.call(ctx, "tools/call", json.RawMessage(`{"name":`+string(jsonrpc.Quote(tool.Name))+
-		`,"arguments":`+string(arguments)+`}`))
+	result, err := x.host.to.call(ctx, "tools/call", r.Form.AddTo(json.RawMessage(`{"name":`+
+		string(jsonrpc.Quote(tool.Name))+`,"arguments":`+string(arguments)+`}`)))
+	if err == nil && r.Form.Value {
+		result, err = x.host.withLinked(ctx, result)
+	}
 	if why := context.Cause(x.ctx); err != nil && why != nil {
 		err = why
 	}
@@ -235,6 +241,9 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 	s.mu.Unlock()
 	if moved {
 		s.note(x)
+	}
+	if !x.host.ours {
+		result = r.Form.Cut(result)
 	}
 	return &Answer{Result: result, Notes: notes}, nil
 }

@@ -65,25 +65,41 @@ func (h *Host) scope(sessionID string) results.Scope {
 	return results.Scope{Host: h.name, Part: sessionID}
 }
 
+// form returns how much of a result of a child's tool the agent takes, false if all of it: as it says, or as the
+// server bounds the child.
+func (req *request) form(of *child.Spec) (f results.Form, image int, ok bool) {
+	if f, ok = results.FormOf(req.m.Params); ok {
+		return f, 0, req.host.server.keeps()
+	}
+	most := req.host.server.Large.MaxInline
+	return results.Form{Text: most, Data: most}, results.MaxImage, req.host.server.bounds(of)
+}
+
 // isLarge reports whether the result of a call may be too large.
 func (a *answer) isLarge() bool {
 	p, _ := a.Child()
-	return a.Method == "tools/call" && p != nil && a.host.server.bounds(p.sup.child) &&
-		(len(a.result) > a.host.server.Large.MaxInline || bytes.Contains(a.result, []byte(`"blob":`)))
+	if a.Method != "tools/call" || p == nil {
+		return false
+	}
+	f, _, ok := a.form(p.sup.child)
+	return ok && (f.Text > 0 && len(a.result) > f.Text || f.Data > 0 &&
+		(len(a.result) > f.Data || bytes.Contains(a.result, []byte(`"blob":`))))
 }
 
 // shrunk is the result of a call with as much of it as an agent takes.
 func (a *answer) shrunk() json.RawMessage {
 	id, _ := source.SessionIn(a.env.Args) // or the call has failed
-	result, _ := a.host.shrink(a.env.Name, a.env.Audience, id, a.result, a.host.server.Large.MaxInline)
+	p, _ := a.Child()
+	f, image, _ := a.form(p.sup.child)
+	result, _ := a.host.shrink(a.env.Name, a.env.Audience, id, a.result, f, image)
 	return result
 }
 
-// shrink returns a tool's result with at most so many bytes of text, about, and
-// the number of these.
-func (h *Host) shrink(tool string, to mcp.Audience, sessionID string, result json.RawMessage, limit int) (
-	json.RawMessage, int) {
-	reader := results.Reader{Scope: h.scope(sessionID), Limit: limit, Links: h.takesLinks(), Handed: &h.handed}
+// shrink returns a tool's result with about as much as its reader takes, and the number of bytes of its text.
+func (h *Host) shrink(tool string, to mcp.Audience, sessionID string, result json.RawMessage, f results.Form,
+	image int) (json.RawMessage, int) {
+	reader := results.Reader{Scope: h.scope(sessionID), Form: f, Image: image, Links: h.takesLinks(),
+		Handed: &h.handed}
 	if r, ok := h.tools(to).Route(tool); ok {
 		reader.Promised = jsonrpc.Get(r.Tool, "outputSchema") != nil
 	}

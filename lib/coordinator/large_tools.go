@@ -24,6 +24,29 @@ const (
 	blobTool   = "browser_get_blob"
 )
 
+// Readers are the names of these tools.
+func Readers() []string { return []string{resultTool, blobTool} }
+
+// ListReaders returns them as tools/list has them for hosts that have one browser each.
+func ListReaders() (all []json.RawMessage) {
+	s := &Server{}
+	for _, t := range []ownTool{s.resultRow(schemaFile(resultTool)), s.blobRow(schemaFile(blobTool))} {
+		t.Read(schemas)
+		all = append(all, t.Listed)
+	}
+	return all
+}
+
+func (s *Server) resultRow(input json.RawMessage) ownTool {
+	return ownTool{Name: resultTool, Title: "Rest of a result", About: "Read or search a result that was cut",
+		Input: input, Do: s.showResult}
+}
+
+func (s *Server) blobRow(input json.RawMessage) ownTool {
+	return ownTool{Name: blobTool, Title: "Blob", About: "Read the data at a blob:// address", Input: input,
+		Do: s.getBlob}
+}
+
 // Bounds of browser_get_blob's limit, in bytes.
 const (
 	defaultBlobPart = 1 << 20
@@ -58,9 +81,14 @@ func (s *Server) showResult(ctx context.Context, req *request, args json.RawMess
 	ctx, cancel := context.WithTimeoutCause(ctx, showTimeout,
 		fmt.Errorf("the search took longer than %v: make pattern or query simpler", showTimeout))
 	defer cancel()
+	f, ok := results.FormOf(req.m.Params)
+	p.All = ok && f.Text == 0
 	page, err := results.Show(ctx, text, p.Request)
 	if err != nil {
 		return nil, err
+	}
+	if f.Value {
+		return mcp.NewToolResultText(page.Text), nil
 	}
 	note := fmt.Sprintf("[Characters %d to %d of %d", page.Offset, page.End, page.Total)
 	if p.Pattern != "" || p.Query != "" || p.Flatten {
@@ -74,12 +102,12 @@ func (s *Server) showResult(ctx context.Context, req *request, args json.RawMess
 }
 
 // getBlob is browser_get_blob.
-func (s *Server) getBlob(_ context.Context, _ *request, args json.RawMessage) (any, error) {
-	p := struct {
+func (s *Server) getBlob(_ context.Context, req *request, args json.RawMessage) (any, error) {
+	var p struct {
 		URI    string `json:"uri"`
 		Offset int64  `json:"offset"`
-		Limit  int64  `json:"limit"`
-	}{Limit: defaultBlobPart}
+		Limit  *int64 `json:"limit"`
+	}
 	if err := json.Unmarshal(args, &p); err != nil {
 		return nil, errTooBig
 	}
@@ -88,17 +116,29 @@ func (s *Server) getBlob(_ context.Context, _ *request, args json.RawMessage) (a
 		return nil, err
 	}
 	defer f.Close()
-	whole := b.MIMEType() != "image/svg+xml" && p.Offset == 0 && p.Limit == defaultBlobPart &&
+	form, ok := results.FormOf(req.m.Params)
+	limit := int64(defaultBlobPart)
+	switch isText := blobs.IsText(b.MIMEType()); {
+	case p.Limit != nil:
+		limit = *p.Limit
+	case ok && isText && form.Text > 0:
+		limit = int64(form.Text)
+	case ok && !isText && form.Data > 0:
+		limit = int64(form.Data)
+	case ok:
+		limit = max(1, b.Size)
+	}
+	whole := b.MIMEType() != "image/svg+xml" && p.Offset == 0 && p.Limit == nil &&
 		b.Size <= results.MaxImage/4*3 && blobs.IsShownImage(b.MIMEType())
 	switch {
 	case whole:
-		p.Limit = b.Size
+		limit = b.Size
 	case p.Offset < 0 || p.Offset > b.Size:
 		return nil, fmt.Errorf("offset is 0 to %d, the number of bytes, not %d", b.Size, p.Offset)
-	case p.Limit < 1 || p.Limit > maxBlobPart:
-		return nil, fmt.Errorf("limit is 1 to %d bytes, not %d", maxBlobPart, p.Limit)
+	case limit < 1 || limit > maxBlobPart && p.Limit != nil:
+		return nil, fmt.Errorf("limit is 1 to %d bytes, not %d", maxBlobPart, limit)
 	}
-	data := make([]byte, min(p.Limit, b.Size-p.Offset))
+	data := make([]byte, min(limit, b.Size-p.Offset))
 	if _, err := io.ReadFull(io.NewSectionReader(f, p.Offset, int64(len(data))), data); err != nil {
 		return nil, fmt.Errorf("cannot read the blob: %w", err)
 	}
@@ -112,6 +152,9 @@ func (s *Server) getBlob(_ context.Context, _ *request, args json.RawMessage) (a
 	default:
 		content = mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: b.URI(), MIMEType: b.MIMEType(),
 			Blob: base64.StdEncoding.EncodeToString(data)})
+	}
+	if form.Value {
+		return &mcp.CallToolResult{Content: []mcp.Content{content}}, nil
 	}
 	end := p.Offset + int64(len(data))
 	note := fmt.Sprintf("[Bytes %d to %d of %d", p.Offset, end, b.Size)
@@ -138,11 +181,20 @@ func wholeRunes(data []byte) []byte {
 func (b *bulkRun) bounded(ctx context.Context, command bulkCommand, result json.RawMessage) json.RawMessage {
 	to := b.req.env.Audience
 	r, ok := b.tools(to).Route(command.Tool)
-	if !ok || !b.server.bounds(r.Child) {
+	if !ok {
 		return result
 	}
-	limit := max(minInBulk, b.server.Large.MaxInline-b.shown)
-	result, shown := b.shrink(command.Tool, to, b.asked.Session, result, limit)
+	f, image, ok := b.req.form(r.Child)
+	if !ok {
+		return result
+	}
+	if f.Text > 0 {
+		f.Text = max(minInBulk, f.Text-b.shown)
+	}
+	if f.Data > 0 {
+		f.Data = max(minInBulk, f.Data-b.shown)
+	}
+	result, shown := b.shrink(command.Tool, to, b.asked.Session, result, f, image)
 	b.shown += shown
 	return result
 }

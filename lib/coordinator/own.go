@@ -82,10 +82,8 @@ func (s *Server) ownList() (all []ownTool) {
 		{builtin && (s.Tools == nil || slices.Contains(s.Tools, tools.SessionStats)), ownTool{
 			Name: tools.SessionStats, Title: "Session statistics",
 			About: "Your browser sessions, their tabs and idle time", Do: sessionStatsOf}},
-		{s.keeps(), ownTool{Name: resultTool, Title: "Rest of a result",
-			About: "Read or search a result that was cut", Input: s.placed(resultTool), Do: s.showResult}},
-		{s.keeps(), ownTool{Name: blobTool, Title: "Blob",
-			About: "Read the data at a blob:// address", Input: s.placed(blobTool), Do: s.getBlob}},
+		{s.keeps(), s.resultRow(s.placed(resultTool))},
+		{s.keeps(), s.blobRow(s.placed(blobTool))},
 		{!s.NoBulk, s.bulkTool()},
 	} {
 		if row.offered {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 )
@@ -19,6 +20,7 @@ const (
 type Request struct {
 	Offset  int    `json:"offset"`
 	Limit   int    `json:"limit"`   // 0: defaultLimit
+	All     bool   `json:"-"`       // the default limit is none
 	Pattern string `json:"pattern"` // a regular expression; shows the lines that match
 	Context int    `json:"context"` // lines around each of them
 	Query   string `json:"query"`   // JMESPath, of JSON or of the nodes of a snapshot
@@ -41,10 +43,12 @@ func Show(ctx context.Context, text string, r Request) (Page, error) {
 	case r.Context != 0 && r.Pattern == "":
 		return Page{}, errors.New("context is the number of lines around those that match pattern, which is missing")
 	}
-	if r.Limit == 0 {
+	switch {
+	case r.Limit == 0 && r.All:
+		r.Limit = math.MaxInt32
+	case r.Limit == 0:
 		r.Limit = defaultLimit
-	}
-	if r.Limit < 0 || r.Limit > maxLimit {
+	case r.Limit < 0 || r.Limit > maxLimit:
 		return Page{}, fmt.Errorf("limit is 1 to %d characters, not %d", maxLimit, r.Limit)
 	}
 	var err error

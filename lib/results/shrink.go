@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -23,8 +24,9 @@ type Archive struct {
 // Reader is the agent that a result is for.
 type Reader struct {
 	Scope Scope
-	// Limit is how many bytes of text, or of data that is not an image, it takes.
-	Limit int
+	// Form is how much it takes; an image has a bound of its own, which is 0 for that of other data.
+	Form
+	Image int
 	// Links says that its host knows links to resources in results.
 	Links bool
 	// Promised says that the structured content has a schema: hosts refuse a result
@@ -35,7 +37,7 @@ type Reader struct {
 }
 
 const (
-	// maxBeginning is how much is shown of a text that is too large.
+	// maxBeginning is how much a host is shown of a text that is too large.
 	maxBeginning = 8 << 10
 	// MaxImage is the size of an image in base64 that a model still takes. A
 	// model has to see an image: smaller ones stay in the result.
@@ -53,7 +55,7 @@ func (a *Archive) Shrink(ctx context.Context, result json.RawMessage, to Reader)
 	ctx, cancel := context.WithTimeout(ctx, blobTimeout)
 	defer cancel()
 	sh := &shrinking{Archive: a, Reader: to}
-	return sh.do(ctx, result), sh.text
+	return sh.do(ctx, result), sh.shown
 }
 
 // shrinking is a result that is being made smaller.
@@ -63,7 +65,7 @@ type shrinking struct {
 
 	content []json.RawMessage
 	stored  []json.RawMessage // what is kept
-	text    int               // bytes of text that are shown
+	shown   int               // bytes of text
 	changed bool
 }
 
@@ -81,10 +83,10 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 		}
 	}
 	var whole string
-	if total > sh.Limit {
+	if total > limit(sh.Text) {
 		whole = strings.Join(texts, "\n")
 	} else {
-		sh.text = total
+		sh.shown = total
 	}
 	first := true
 	for item := range jsonrpc.Elements(content) {
@@ -98,11 +100,11 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 			sh.content = append(sh.content, item)
 		}
 	}
-	if structured := jsonrpc.Get(result, "structuredContent"); len(structured) > sh.Limit && !sh.Promised {
+	if structured := jsonrpc.Get(result, "structuredContent"); len(structured) > limit(sh.Data) && !sh.Promised {
 		if key, err := sh.Texts.Put(sh.Scope, string(structured)); err == nil {
 			result = jsonrpc.Delete(result, "structuredContent")
 			sh.addNote("structuredContent is left out", sh.storedText(key, "application/json", len(structured)),
-				fmt.Sprintf(`browser_result {"cache_key":%q}`, key))
+				sh.more("result", "cache_key", key, 0))
 		}
 	}
 	if !sh.changed {
@@ -117,14 +119,18 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 
 // addText adds the beginning of a text and the way to the rest.
 func (sh *shrinking) addText(ctx context.Context, whole string) {
-	beginning := head(whole, min(sh.Limit, maxBeginning))
+	most := sh.Text
+	if sh.Command == "" {
+		most = min(most, maxBeginning)
+	}
+	beginning := head(whole, most)
 	shown, total := utf8.RuneCountInString(beginning), utf8.RuneCountInString(whole)
 	cut := fmt.Sprintf("Cut: these are the first %d of %d characters", shown, total)
 	key, err := sh.Texts.Put(sh.Scope, whole)
 	if err == nil {
 		sh.addContent(closed(beginning))
 		sh.addNote(cut, sh.storedText(key, "text/plain", len(whole)),
-			fmt.Sprintf(`browser_result {"cache_key":%q,"offset":%d}`, key, shown))
+			sh.more("result", "cache_key", key, shown))
 		return
 	}
 	b, err := sh.Blobs.Put(ctx, []byte(whole), "txt")
@@ -135,7 +141,23 @@ func (sh *shrinking) addText(ctx context.Context, whole string) {
 	}
 	sh.Handed.addBlob(b.Name)
 	sh.addContent(closed(beginning))
-	sh.addNote(cut, BlobStored(b), fmt.Sprintf(`browser_get_blob {"uri":%q,"offset":%d}`, b.URI(), len(beginning)))
+	sh.addNote(cut, BlobStored(b), sh.more("get_blob", "uri", b.URI(), len(beginning)))
+}
+
+// more is the call of a tool that reads what is kept under a key, from an offset on.
+func (sh *shrinking) more(tool, argument, key string, offset int) string {
+	if sh.Command != "" {
+		call := sh.Command + " " + tool + " " + key
+		if offset > 0 {
+			call += fmt.Sprintf(" offset=%d", offset)
+		}
+		return call
+	}
+	call := fmt.Sprintf("browser_%s {%q:%q", tool, argument, key)
+	if offset > 0 {
+		call += fmt.Sprintf(`,"offset":%d`, offset)
+	}
+	return call + "}"
 }
 
 // closed is the beginning of a text whose last block of code is ended.
@@ -161,12 +183,12 @@ func closed(beginning string) string {
 func (sh *shrinking) isData(kind string, item json.RawMessage) bool {
 	switch kind {
 	case "image":
-		return len(jsonrpc.Get(item, "data")) > MaxImage
+		return len(jsonrpc.Get(item, "data")) > limit(cmp.Or(sh.Image, sh.Data))
 	case "audio":
-		return len(jsonrpc.Get(item, "data")) > sh.Limit
+		return len(jsonrpc.Get(item, "data")) > limit(sh.Data)
 	case "resource":
-		return jsonrpc.Get(item, "resource", "blob") != nil ||
-			len(jsonrpc.Get(item, "resource", "text")) > sh.Limit
+		return sh.Data > 0 && jsonrpc.Get(item, "resource", "blob") != nil ||
+			len(jsonrpc.Get(item, "resource", "text")) > limit(sh.Data)
 	}
 	return false
 }
@@ -200,7 +222,7 @@ func (sh *shrinking) addData(ctx context.Context, kind string, item json.RawMess
 	if sh.Links {
 		sh.content = append(sh.content, link(b))
 	}
-	sh.addNote("Kept as a blob", BlobStored(b), fmt.Sprintf(`browser_get_blob {"uri":%q}`, b.URI()))
+	sh.addNote("Kept as a blob", BlobStored(b), sh.more("get_blob", "uri", b.URI(), 0))
 	return true
 }
 
@@ -211,7 +233,7 @@ func link(b blobs.Blob) json.RawMessage {
 
 // addContent adds an item of text that the result did not have.
 func (sh *shrinking) addContent(text string) {
-	sh.text, sh.changed = sh.text+len(text), true
+	sh.shown, sh.changed = sh.shown+len(text), true
 	item := jsonrpc.Set(nil, "text", jsonrpc.Quote(text))
 	sh.content = append(sh.content, jsonrpc.Set(item, "type", json.RawMessage(`"text"`)))
 }
@@ -220,6 +242,11 @@ func (sh *shrinking) addContent(text string) {
 func (sh *shrinking) addNote(what string, at stored, call string) {
 	b, _ := json.Marshal(at)
 	sh.stored = append(sh.stored, b)
+	if sh.Command != "" { // the line ends with what is to be run
+		sh.addContent(fmt.Sprintf("[%s, kept until %s. The rest, with --max-inline 0 at once: %s]", what,
+			at.expires(), call))
+		return
+	}
 	sh.addContent(fmt.Sprintf("[%s. More: %s. %s]", what, call, at))
 }
 
@@ -234,9 +261,12 @@ type stored struct {
 
 // String is what an agent is told of it.
 func (s stored) String() string {
-	expires, _ := s.Expires.MarshalJSON()
-	return fmt.Sprintf("_size_kb: %g, _mime_type: %s, _expires_at: %s", s.SizeKB, s.Type,
-		strings.Trim(string(expires), `"`))
+	return fmt.Sprintf("_size_kb: %g, _mime_type: %s, _expires_at: %s", s.SizeKB, s.Type, s.expires())
+}
+
+func (s stored) expires() string {
+	b, _ := s.Expires.MarshalJSON()
+	return strings.Trim(string(b), `"`)
 }
 
 func (a *Archive) storedText(key, mimeType string, size int) stored {

@@ -42,8 +42,8 @@ func TestPromisedContent(t *testing.T) {
 
 func newShrinking(dir string) *shrinking {
 	a := &Archive{New(Limits{}), &blobs.Store{Dir: dir}}
-	return &shrinking{Archive: a, Reader: Reader{Scope: Scope{Host: "a"}, Limit: 2048, Links: true,
-		Handed: &Handed{}}}
+	return &shrinking{Archive: a, Reader: Reader{Scope: Scope{Host: "a"},
+		Form: Form{Text: 2048, Data: 2048}, Image: MaxImage, Links: true, Handed: &Handed{}}}
 }
 
 // Whatever a child answers, the host gets valid JSON, not much more text than the
@@ -87,10 +87,10 @@ func FuzzShrink(f *testing.F) {
 			return bytes
 		}
 		total := texts(result, &whole)
-		if n, most := texts(got, &shown), sh.Limit+600*len(sh.stored); n > most {
+		if n, most := texts(got, &shown), sh.Form.Text+600*len(sh.stored); n > most {
 			t.Errorf("%d bytes of text, at most %d are to be shown", n, most)
 		}
-		if total > sh.Limit {
+		if total > sh.Form.Text {
 			key := jsonrpc.GetString(sh.stored[0], "cache_key")
 			for _, s := range sh.stored {
 				if jsonrpc.GetString(s, "_mime_type") == "text/plain" && jsonrpc.GetString(s, "cache_key") != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -98,7 +99,10 @@ func extract(ctx context.Context, r *reply, a struct {
 		return err
 	}
 	most := 5000
-	if a.MaxLength != nil {
+	switch {
+	case a.MaxLength == nil && r.form.Value:
+		most = math.MaxInt
+	case a.MaxLength != nil:
 		most = *a.MaxLength
 	}
 	article := webtext.Main(p.html, p.url)
@@ -116,11 +120,12 @@ func extract(ctx context.Context, r *reply, a struct {
 	switch {
 	case article.Text == "":
 		r.say("The page has no text.")
+		r.value = &text
 		return nil
 	case article.Whole:
 		r.say("The page has no main text; this is all of it:")
 	}
-	r.say("%s", fenced("markdown", text))
+	r.quote("markdown", text)
 	if cut {
 		r.say("These are the first of %d characters: max_length sets how many are shown.", len([]rune(article.Text)))
 	}
@@ -137,9 +142,10 @@ func scrape(ctx context.Context, r *reply, a struct {
 	}
 	r.describe(p, p.title)
 	if text := webtext.Markdown(p.html, p.url); text != "" {
-		r.say("%s", fenced("markdown", text))
+		r.quote("markdown", text)
 	} else {
 		r.say("The page has no text.")
+		r.value = &text
 	}
 	if !a.IncludeImages {
 		return nil

@@ -247,5 +247,5 @@ func evaluate(ctx context.Context, r *reply, a struct {
 		return err
 	}
 	r.page, r.seen = pageState, seen
-	return r.text(ctx, a.Filename, value, value)
+	return r.returned(ctx, a.Filename, value)
 }

@@ -56,6 +56,9 @@ func fetch(ctx context.Context, r *reply, a struct {
 	if got.URL != a.URL {
 		r.say("- URL: %s", address(got.URL))
 	}
+	if got.Cut && r.form.Value {
+		return fmt.Errorf("the body has more than the %d bytes that are read of it", len(got.Body))
+	}
 	r.response(got)
 	return nil
 }
@@ -79,6 +82,7 @@ func (r *reply) response(got *browse.Response) {
 	if got.Cut {
 		r.say("The body is longer: these are its first %d bytes.", len(got.Body))
 	}
+	r.value = new(string(got.Body))
 	kind, _, _ := mime.ParseMediaType(contentType)
 	text := asText(got.Body, contentType)
 	if got.Cut { // perhaps within a character

@@ -23,11 +23,27 @@ import (
 func (r *reply) text(ctx context.Context, filename, shown, saved string) error {
 	if filename == "" {
 		r.say("%s", shown)
+		r.value = &saved
 		return nil
 	}
 	path, err := r.save(ctx, filename, []byte(saved))
 	if err == nil {
 		r.say("Saved as %s", path)
+	}
+	return err
+}
+
+// returned is text for what a script has returned, in JSON: alone, a text has no quotes.
+func (r *reply) returned(ctx context.Context, filename, value string) error {
+	err := r.text(ctx, filename, value, value)
+	if r.value == nil {
+		return err
+	}
+	word, _, _ := strings.Cut(value, " (") // of undefined, why
+	if text := ""; json.Unmarshal([]byte(value), &text) == nil {
+		r.value = &text
+	} else if word == "undefined" {
+		r.value = &word
 	}
 	return err
 }

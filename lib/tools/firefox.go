@@ -144,7 +144,7 @@ var onFirefox = map[string]runner{
 			if err != nil {
 				return err
 			}
-			return r.text(ctx, a.Filename, value, value)
+			return r.returned(ctx, a.Filename, value)
 		})
 	}),
 	"browser_take_screenshot": with(func(ctx context.Context, r *reply, a struct {
@@ -152,7 +152,7 @@ var onFirefox = map[string]runner{
 		Type, Filename string
 		FullPage       bool
 	}) error {
-		if a.Filename == "" && r.server.NoImages {
+		if a.Filename == "" && r.server.NoImages && !r.form.Value {
 			return errors.New("images are not sent here: with a filename, one is saved")
 		}
 		if a.Type == "" {
@@ -160,7 +160,7 @@ var onFirefox = map[string]runner{
 		}
 		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error {
 			s, err := b.Screenshot(ctx, browse.ScreenshotOptions{Type: a.Type, Target: a.Target, FullPage: a.FullPage,
-				Model: a.Filename == ""})
+				Model: a.Filename == "" && !r.form.Value})
 			if err != nil {
 				return err
 			}

@@ -262,7 +262,7 @@ func screenshot(ctx context.Context, r *reply, a struct {
 	FullPage       bool
 	Scale          string
 }) error {
-	if a.Filename == "" && r.server.NoImages {
+	if a.Filename == "" && r.server.NoImages && !r.form.Value {
 		return errors.New("images are not sent here: with a filename, one is saved")
 	}
 	t, err := r.act(ctx)
@@ -276,7 +276,7 @@ func screenshot(ctx context.Context, r *reply, a struct {
 		a.Type = typeOf(a.Filename)
 	}
 	s, err := t.Screenshot(ctx, browse.ScreenshotOptions{Type: a.Type, Target: a.Target, FullPage: a.FullPage,
-		Device: a.Scale == "device", Model: a.Filename == ""})
+		Device: a.Scale == "device", Model: a.Filename == "" && !r.form.Value})
 	if err != nil {
 		return err
 	}

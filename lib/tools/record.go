@@ -142,6 +142,9 @@ func networkRequest(ctx context.Context, r *reply, a struct {
 		if err != nil {
 			return err
 		}
+		if !whole && r.form.Value {
+			return fmt.Errorf("the response has not ended: %d bytes of its body have come", len(body))
+		}
 		if !whole {
 			r.say("The response has not ended: this is what has come of it, %d bytes.", len(body))
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -23,6 +24,7 @@ func failed(err error) *mcp.CallToolResult {
 // reply collects what a call has to tell.
 type reply struct {
 	server  *Server
+	form    results.Form
 	browser *browse.Browser // nil: the tool needed none
 	tab     *browse.Tab
 	firefox *firefox.Browser
@@ -31,6 +33,7 @@ type reply struct {
 	left    *browse.Before // the page as the agent knows it by this call
 	told    *toldTools     // of pages, when the call came
 
+	value      *string // the result alone; nil: the results say what it is
 	results    []string
 	actions    []string
 	images     []mcp.Content
@@ -65,6 +68,12 @@ func (r *reply) did(format string, args ...any) {
 
 func (r *reply) didOpenTab(i int)        { r.did("Opened tab %d: browser_tabs selects it", i) }
 func (r *reply) didDownload(name string) { r.did("Began to download %s", clipped(name, maxTitle)) }
+
+// quote adds text of a page to the result, which it is alone.
+func (r *reply) quote(kind, text string) {
+	r.say("%s", fenced(kind, text))
+	r.value = &text
+}
 
 // image adds an image.
 func (r *reply) image(data []byte, mime string) {
@@ -153,8 +162,15 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 		r.viewFirefox(ctx, err, section)
 	}
 	out := &mcp.CallToolResult{StructuredContent: r.structured, IsError: err != nil}
+	meta := map[string]any{}
 	if r.browser != nil && r.server.HTTPURL != "" {
-		out.Meta = mcp.NewMetaFromMap(map[string]any{results.MetaBegun: r.browser.Downloads()})
+		meta[results.MetaBegun] = r.browser.Downloads()
+	}
+	if r.form.Value && err == nil {
+		meta[results.MetaValue] = r.valueAlone()
+	}
+	if len(meta) > 0 {
+		out.Meta = mcp.NewMetaFromMap(meta)
 	}
 	if b.Len() == 0 && len(r.images) == 0 {
 		section("Result", "The result is empty.") // a text without text is not one of MCP
@@ -164,6 +180,22 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	}
 	out.Content = append(out.Content, r.images...)
 	return out
+}
+
+// valueAlone returns what the result is without what is told of it: its images and data, else its text.
+func (r *reply) valueAlone() []mcp.Content {
+	if len(r.images) > 0 {
+		return r.images
+	}
+	text := strings.Join(r.results, "\n")
+	if r.value != nil {
+		text = *r.value
+	}
+	if !utf8.ValidString(text) { // the body of a response in another encoding
+		return []mcp.Content{mcp.NewEmbeddedResource(mcp.BlobResourceContents{MIMEType: "text/plain",
+			Blob: base64.StdEncoding.EncodeToString([]byte(text))})}
+	}
+	return []mcp.Content{mcp.NewTextContent(text)}
 }
 
 // tabs lists the tabs, if they are to be told of, and notes what the call has opened.
@@ -254,6 +286,9 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		section("Snapshot", "The page has not changed.")
 	default:
 		section("Snapshot", snapshotSection(text, r.snapshot))
+		if r.page == pageSnapshot && r.value == nil {
+			r.value = &text
+		}
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"btools/lib/browse"
 	"btools/lib/browse/firefox"
 	"btools/lib/jsonrpc"
+	"btools/lib/results"
 	"btools/lib/spell"
 	"btools/lib/states"
 )
@@ -290,7 +291,7 @@ func (s *Server) of(bound time.Duration) time.Duration {
 
 // call runs a tool. Calls take turns, in the order in which they came.
 func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
-	name, args := jsonrpc.GetString(m.Params, "name"), jsonrpc.Get(m.Params, "arguments")
+	name := jsonrpc.GetString(m.Params, "name")
 	t := s.listedTool(name)
 	if t == nil && s.has(name) {
 		t = find(name)
@@ -315,7 +316,7 @@ func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 			<-before
 			defer func() { after <- struct{}{} }()
 		}
-		result := s.do(ctx, t, args, told)
+		result := s.do(ctx, t, m.Params, told)
 		s.mu.Lock()
 		delete(s.calls, id)
 		s.mu.Unlock()
@@ -323,16 +324,18 @@ func (s *Server) call(ctx context.Context, m *jsonrpc.Message) {
 	})
 }
 
-// do runs a tool for an agent that was told of these tools of pages, and returns its result.
-func (s *Server) do(ctx context.Context, t *tool, args json.RawMessage, told *toldTools) *mcp.CallToolResult {
+// do runs a tool for an agent that was told of these tools of pages, with the parameters of a call, and returns its
+// result.
+func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *toldTools) *mcp.CallToolResult {
 	if err := context.Cause(ctx); err != nil {
 		return failed(err)
 	}
-	args, err := t.Arguments.Accept(args, s.Arguments...)
+	args, err := t.Arguments.Accept(jsonrpc.Get(params, "arguments"), s.Arguments...)
 	if err != nil {
 		return failed(err)
 	}
 	r := &reply{server: s, told: told}
+	r.form, _ = results.FormOf(params)
 	late := fmt.Errorf("%s did not end within %v", t.Name, s.of(runTimeout))
 	ctx, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout+viewTimeout), late)
 	defer cancel()

@@ -60,12 +60,12 @@ func cookieGet(ctx context.Context, r *reply, a struct{ Name string }) error {
 	if err != nil {
 		return err
 	}
-	found := false
+	var values []string
 	for _, c := range all {
 		if c.Name != a.Name {
 			continue
 		}
-		found = true
+		values = append(values, c.Value)
 		until := ""
 		if c.Expires >= 0 {
 			until = ", expires: " + time.Unix(int64(c.Expires), 0).UTC().Format(time.RFC3339)
@@ -73,9 +73,10 @@ func cookieGet(ctx context.Context, r *reply, a struct{ Name string }) error {
 		r.say("%s", fenced("", fmt.Sprintf("%s=%s (domain: %s, path: %s, httpOnly: %v, secure: %v, sameSite: %s%s)",
 			c.Name, c.Value, c.Domain, c.Path, c.HTTPOnly, c.Secure, c.SameSite, until)))
 	}
-	if !found {
+	if values == nil {
 		r.say("Cookie '%s' not found", a.Name)
 	}
+	r.value = new(strings.Join(values, "\n"))
 	return nil
 }
 
@@ -173,10 +174,12 @@ func (kind webStorage) get(ctx context.Context, r *reply, a struct{ Key string }
 	for _, i := range all {
 		if i.Key == a.Key {
 			r.say("%s", fenced("", i.Key+"="+i.Value))
+			r.value = &i.Value
 			return nil
 		}
 	}
 	r.say("%s key '%s' not found", kind, a.Key)
+	r.value = new("")
 	return nil
 }
 

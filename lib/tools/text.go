@@ -22,9 +22,10 @@ func getMarkdown(ctx context.Context, r *reply, a struct{ Selector browse.Target
 	text := webtext.Markdown(html, webAddress(t.State(ctx).URL))
 	if text == "" {
 		r.say("There is no text.")
+		r.value = &text
 		return nil
 	}
-	r.say("%s", fenced("markdown", text))
+	r.quote("markdown", text)
 	return nil
 }
 
@@ -41,7 +42,7 @@ func getDOM(ctx context.Context, r *reply, a struct {
 		return err
 	}
 	r.page = pageState
-	r.say("%s", fenced("html", text))
+	r.quote("html", text)
 	return nil
 }
 

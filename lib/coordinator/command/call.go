@@ -34,7 +34,9 @@ import (
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/register"
+	"btools/lib/results"
 	"btools/lib/state"
+	"btools/lib/terminal"
 	"btools/lib/tools"
 )
 
@@ -100,7 +102,8 @@ func open(c *cli.Context, options []string) (calls.Server, error) {
 			}
 		})
 		if err == nil {
-			o.Large.OfAll, o.Large.MaxInline = true, maxInline // who reads has a pager
+			o.Large.OfAll = true // as each call asks
+			o.Tools = callable(c)
 			co = coordinator.New(o)
 		}
 		return err
@@ -109,6 +112,15 @@ func open(c *cli.Context, options []string) (calls.Server, error) {
 		return nil, err
 	}
 	return calls.Here(co), nil
+}
+
+// callable returns the tools of builtin that a session has: a shell pays nothing for those that it does not call.
+func callable(c *cli.Context) []string {
+	all, _ := tools.Names("all") // which is a group
+	if c.String("page-tools") == "off" {
+		all = slices.DeleteFunc(all, func(name string) bool { return slices.Contains(tools.PageTools(), name) })
+	}
+	return all
 }
 
 // elsewhere is the server at a URL whose tools a session with these options has; nil: it has those of bmcp here.
@@ -148,7 +160,7 @@ func atURL(c *cli.Context) ([]string, error) {
 
 // sessionOptions are those of bmcp with which a session of bmcp call starts.
 func sessionOptions() []string {
-	names := []string{"mcp", "tools", "config", "extension", "pool", "socket", "pool-config", "env-file", "state",
+	names := []string{"mcp", "config", "extension", "pool", "socket", "pool-config", "env-file", "state",
 		"tab-limit", "allow-unrestricted-file-access", "image-responses",
 		"page-tools"}
 	for _, f := range flags.Browser("") {
@@ -259,8 +271,14 @@ func client(c *cli.Context, t *calls.Target, start bool) (*calls.Client, error) 
 func Call(c *cli.Context) error {
 	args := c.Args()
 	switch {
-	case c.Bool("batch") && (len(args) > 0 || c.IsSet("save") || c.IsSet("output")):
+	case c.Bool("batch") && (len(args) > 0 || c.IsSet("save") || c.IsSet("output") || c.Bool("raw")):
 		return c.UsageError("--batch reads the tools from standard input, and prints JSON")
+	case c.IsSet("save") && (c.Bool("raw") || c.IsSet("output")) || c.Bool("raw") && c.IsSet("output"):
+		return c.UsageError("--save, --raw and --output exclude each other")
+	case c.IsSet("save") && c.String("save") == "":
+		return c.UsageError("--save needs a file, or - for standard output")
+	case c.IsSet("field"):
+		return c.UsageError("--field is for records: --raw prints the value of a result alone")
 	case c.Bool("bail") && !c.Bool("batch"):
 		return c.UsageError("--bail is for --batch")
 	case len(args) == 0 && !c.Bool("batch"):
@@ -279,6 +297,9 @@ func Call(c *cli.Context) error {
 	}
 	defer cl.Close()
 	r := calls.Request{Target: t, Dir: project(c)}
+	if r.Form, err = form(c); err != nil {
+		return err
+	}
 	if c.Bool("batch") {
 		err = batch(ctx, c, cl, r)
 	} else {
@@ -289,6 +310,33 @@ func Call(c *cli.Context) error {
 		return exit.Status(exit.Signalled + int(by.Signal))
 	}
 	return err
+}
+
+// form returns how much of a result is printed: to a terminal all, and elsewhere a beginning, as somebody who pays for
+// each word may read it.
+func form(c *cli.Context) (f results.Form, err error) {
+	const most = 8 << 10
+	f.Command = "bmcp call"
+	for _, name := range []string{"session", "bind-pid"} {
+		if c.IsSet(name) {
+			f.Command += " --" + name + " " + c.String(name)
+		}
+	}
+	f.Value = c.Bool("raw") || c.IsSet("save")
+	switch text := c.String("max-inline"); {
+	case f.Value && text != "":
+		return f, c.UsageError("--save and --raw are for the whole result: --max-inline has no effect on it")
+	case text != "":
+		if f.Text, err = parseSize(text); err != nil {
+			return f, c.UsageError("--max-inline: %v", err)
+		}
+	case !f.Value && !terminal.Is(c.Stdout):
+		f.Text = most
+	}
+	if c.Bool("batch") || c.String("output") == "json" { // data is text there
+		f.Data = f.Text
+	}
+	return f, nil
 }
 
 // one makes one call.
@@ -456,10 +504,36 @@ func CallHelp(env *cli.Env, words []string) (string, error) {
 	defer cancel()
 	all := sessionTools(ctx, env).Tools
 	if len(words) == 0 {
-		return "Tools:\n" + toolline.List(all, toolline.Width), nil
+		return toolGroups(all), nil
 	}
 	tool, err := toolline.Of(all).Find(words[0])
 	return tool.Help(), err
+}
+
+// toolGroups lists tools, those for browsing first.
+func toolGroups(all []json.RawMessage) string {
+	const rest, other = "large results", "other"
+	builtin, _ := tools.Names("all") // which is a group
+	groups := map[string][]json.RawMessage{}
+	for _, tool := range all {
+		name := jsonrpc.GetString(tool, "name")
+		group := tools.GroupOf(name)
+		switch {
+		case slices.Contains(coordinator.Readers(), name):
+			group = rest
+		case !slices.Contains(builtin, name):
+			group = other
+		}
+		groups[group] = append(groups[group], tool)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Tools:\n%s", toolline.List(groups[""], toolline.Width))
+	for _, name := range slices.Concat([]string{rest}, tools.Groups(), []string{other}) {
+		if groups[name] != nil {
+			fmt.Fprintf(&b, "\nTools, %s:\n%s", name, toolline.List(groups[name], toolline.Width))
+		}
+	}
+	return b.String()
 }
 
 // completeTimeout is how long a service may take to say which tools its session has.
@@ -473,7 +547,8 @@ func sessionTools(ctx context.Context, env *cli.Env) (t calls.Tools) {
 	defer cl.Close()
 	target := calls.Target{Session: env.Getenv("BTOOLS_SESSION"), Release: cli.Release(), Own: cl.Own}
 	if err := cl.Do(ctx, "tools", target, &t); err != nil || t.Tools == nil {
-		t.Tools = tools.List(nil)
+		all, _ := tools.Names("all") // which is a group
+		t.Tools = slices.Concat(tools.List(all), coordinator.ListReaders())
 	}
 	return t
 }

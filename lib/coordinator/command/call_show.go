@@ -10,96 +10,210 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mattn/go-sixel"
 
 	"btools/lib/blobs"
 	"btools/lib/cli"
 	"btools/lib/exit"
+	"btools/lib/results"
 	"btools/lib/terminal"
 )
+
+// result is what a tool returns.
+type result struct {
+	IsError    bool
+	Content    []content
+	Structured json.RawMessage `json:"structuredContent"`
+	Meta       struct {
+		Value []content `json:"btools/value"`
+	} `json:"_meta"`
+}
 
 // content is a part of a tool's result.
 type content struct {
 	Type, Text, Data, MIMEType string
+	Name, URI                  string // of a link
 	Resource                   struct{ Text, Blob, MIMEType string }
 }
 
-// binary is what a part has that is no text; false: nothing.
-func (p *content) binary() (data []byte, kind string, ok bool) {
+// binary returns the data of a part that is no text, false if it has none.
+func (p *content) binary() (d data, ok bool) {
 	text, kind := p.Data, p.MIMEType
 	if text == "" {
 		text, kind = p.Resource.Blob, p.Resource.MIMEType
 	}
-	data, err := base64.StdEncoding.DecodeString(text)
-	return data, kind, err == nil && len(data) > 0
+	b, err := base64.StdEncoding.DecodeString(text)
+	return data{b, kind}, err == nil && len(b) > 0
 }
 
-// show prints the result of a tool: its text, and where its pictures and other data are saved.
-func show(c *cli.Context, tool string, result json.RawMessage) error {
-	var r struct {
-		IsError bool
-		Content []content
+// text returns the text of a part, of a link where it leads.
+func (p *content) text() string {
+	if p.Type == "resource_link" {
+		return fmt.Sprintf("%s: %s", p.Name, p.URI)
 	}
-	if err := json.Unmarshal(result, &r); err != nil {
+	return strings.TrimRight(p.Text+p.Resource.Text, "\n")
+}
+
+// data is a picture, a file, or a text.
+type data struct {
+	bytes []byte
+	kind  string // by MIME
+}
+
+func (d data) isText() bool { return utf8.Valid(d.bytes) && !bytes.ContainsRune(d.bytes, 0) }
+
+// alone returns the data of a result: its pictures and files, or else its text.
+func (r *result) alone() (all []data) {
+	parts := r.Content
+	if r.Meta.Value != nil {
+		parts = r.Meta.Value
+	}
+	var texts []string
+	for i := range parts {
+		p := &parts[i]
+		if d, ok := p.binary(); ok {
+			all = append(all, d)
+		} else if p.Resource.Text != "" {
+			all = append(all, data{[]byte(p.Resource.Text), p.Resource.MIMEType})
+		} else if p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	switch {
+	case all == nil && texts != nil:
+		return []data{{[]byte(strings.Join(texts, "\n")), "text/plain"}}
+	case all == nil && len(parts) == 0 && r.Structured != nil:
+		return []data{{r.Structured, "application/json"}}
+	}
+	return all
+}
+
+// show prints the result of a tool, or saves it.
+func show(c *cli.Context, tool string, raw json.RawMessage) error {
+	var r result
+	if err := json.Unmarshal(raw, &r); err != nil {
 		return err
 	}
-	if c.String("output") == "json" {
-		if _, err := fmt.Fprintf(c.Stdout, "%s\n", result); err != nil {
+	tool = strings.TrimPrefix(tool, "browser_")
+	var err error
+	switch save := c.String("save"); {
+	case c.String("output") == "json":
+		err = printJSON(c, raw)
+	case r.IsError:
+		err = printParts(c, tool, c.Messages, r.Content)
+	case save != "" && save != "-":
+		err = saveAlone(c, tool, save, r.alone())
+	case save == "-", c.Bool("raw"):
+		err = printAlone(c, tool, r.alone())
+	default:
+		err = printParts(c, tool, text(c), r.Content)
+		if len(r.Content) == 0 && r.Structured != nil && err == nil {
+			err = printJSON(c, r.Structured)
+		}
+	}
+	if err == nil && r.IsError {
+		return exit.Status(exit.Failed)
+	}
+	return err
+}
+
+// printJSON prints a line of JSON, in which a terminal finds no command.
+func printJSON(c *cli.Context, raw json.RawMessage) error {
+	if terminal.Is(c.Stdout) {
+		raw = terminal.EscapeJSON(raw)
+	}
+	_, err := c.Stdout.Write(append(raw, '\n'))
+	return err
+}
+
+// text returns where texts for standard output go.
+func text(c *cli.Context) io.Writer {
+	if terminal.Is(c.Stdout) {
+		return safe{c.Stdout}
+	}
+	return c.Stdout
+}
+
+// saveAlone writes the data of a result to a file, or several pieces to numbered files, and prints their paths.
+func saveAlone(c *cli.Context, tool, path string, all []data) error {
+	if len(all) == 0 {
+		return exit.Errorf(exit.Failed, "there is nothing to save: the result of %s is empty", tool)
+	}
+	ext := filepath.Ext(path)
+	for i, d := range all {
+		to := path
+		if i > 0 {
+			to = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ext), i+1, ext)
+		}
+		err := os.WriteFile(to, d.bytes, 0o666)
+		if err == nil {
+			_, err = fmt.Fprintln(text(c), to)
+		}
+		if err != nil {
 			return err
 		}
-	} else if err := showParts(c, tool, r.Content, r.IsError); err != nil {
-		return err
-	}
-	if r.IsError {
-		return exit.Status(exit.Failed)
 	}
 	return nil
 }
 
-// showParts prints texts to standard output; or to standard error if they say why the tool has failed or if data goes
-// to standard output; or to the file of --save if there is no data.
-func showParts(c *cli.Context, tool string, parts []content, failed bool) error {
-	save, text := c.String("save"), io.Writer(c.Stdout)
-	hasData := slices.ContainsFunc(parts, func(p content) bool {
-		_, _, ok := p.binary()
-		return ok
-	})
+// printAlone prints the data of a result and nothing else. A text gets a newline on a terminal only.
+func printAlone(c *cli.Context, tool string, all []data) error {
+	const hint = "--save FILE writes it to a file"
 	switch {
-	case failed, save == "-" && hasData:
-		text = c.Messages
-	case save != "" && save != "-" && !hasData:
-		f, err := os.Create(save)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		text = f
-	case terminal.Is(c.Stdout):
-		text = safe{c.Stdout}
+	case len(all) == 0 && c.IsSet("save"):
+		return saveAlone(c, tool, "", all)
+	case len(all) == 0:
+		return nil
+	case len(all) > 1:
+		return &exit.Error{Code: exit.Failed, Hint: "--save FILE writes each to a file",
+			Err: fmt.Errorf("the result of %s is %d files: they cannot be printed one after the other", tool, len(all))}
 	}
+	d := all[0]
+	var err error
+	switch {
+	case !terminal.Is(c.Stdout):
+		_, err = c.Stdout.Write(d.bytes)
+	case d.isText():
+		_, err = fmt.Fprintln(text(c), strings.TrimSuffix(string(d.bytes), "\n"))
+	default:
+		draw := drawing(c)
+		if draw == nil || d.kind != "image/png" {
+			return &exit.Error{Code: exit.Failed, Hint: hint,
+				Err: fmt.Errorf("the result of %s is data, which a terminal cannot show", tool)}
+		}
+		err = draw(c.Stdout, d.bytes)
+	}
+	return err
+}
+
+// printParts prints the texts of a result, saves its pictures and other data in new files, and prints their paths. The
+// last line says where the rest of a text is that was cut.
+func printParts(c *cli.Context, tool string, to io.Writer, parts []content) error {
+	isCut := func(p content) bool { return strings.HasPrefix(p.Text, results.CutMark) }
+	parts = append(slices.DeleteFunc(slices.Clone(parts), isCut), slices.DeleteFunc(slices.Clone(parts),
+		func(p content) bool { return !isCut(p) })...)
 	for i := range parts {
-		p := &parts[i]
-		data, kind, ok := p.binary()
+		d, ok := parts[i].binary()
 		var draw func(io.Writer, []byte) error
-		if ok && save == "" && kind == "image/png" {
+		if ok && d.kind == "image/png" {
 			draw = drawing(c)
 		}
 		var err error
 		switch {
-		case ok && save == "-":
-			_, err = c.Stdout.Write(data)
 		case draw != nil:
-			err = draw(c.Stdout, data)
+			err = draw(c.Stdout, d.bytes)
 		case ok:
 			var path string
-			if path, err = saveData(save, strings.TrimPrefix(tool, "browser_"), kind, data); err == nil {
-				_, err = fmt.Fprintln(text, path)
+			if path, err = saveData(tool, d); err == nil {
+				_, err = fmt.Fprintln(to, path)
 			}
 		default:
-			_, err = fmt.Fprintln(text, strings.TrimRight(p.Text+p.Resource.Text, "\n"))
+			_, err = fmt.Fprintln(to, parts[i].text())
 		}
 		if err != nil {
 			return err
@@ -118,15 +232,12 @@ func (s safe) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// saveData writes data to a file, by default a new one in the working directory, and returns its path.
-func saveData(path, tool, kind string, data []byte) (string, error) {
-	if path != "" {
-		return path, os.WriteFile(path, data, 0o666)
-	}
+// saveData writes data to a new file in the working directory, and returns its path.
+func saveData(tool string, d data) (string, error) {
 	for n := 1; ; n++ {
-		name := tool + "." + blobs.ExtOf(kind)
+		name := tool + "." + blobs.ExtOf(d.kind)
 		if n > 1 {
-			name = fmt.Sprintf("%s-%d.%s", tool, n, blobs.ExtOf(kind))
+			name = fmt.Sprintf("%s-%d.%s", tool, n, blobs.ExtOf(d.kind))
 		}
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, fs.ErrExist) {
@@ -135,7 +246,7 @@ func saveData(path, tool, kind string, data []byte) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("cannot save what %s returns (--save FILE names another place): %w", tool, err)
 		}
-		_, err = f.Write(data)
+		_, err = f.Write(d.bytes)
 		if err = errors.Join(err, f.Close()); err != nil {
 			os.Remove(name)
 		}

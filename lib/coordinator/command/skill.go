@@ -6,15 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"btools/lib/agent/toolline"
 	"btools/lib/cli"
+	"btools/lib/coordinator"
 	"btools/lib/exit"
 	"btools/lib/tools"
 )
 
-// skillText is the skill, with {{tools}} in the place of the tools.
+// skillText is the skill, with {{tools}} in the place of the tools, and {{more}} in that of the names of others.
 //
 //go:embed skill.md
 var skillText string
@@ -24,7 +26,17 @@ const skillName = "btools"
 
 // Skill prints what a coding agent is to know of call, or puts it where agents look for it.
 func Skill(c *cli.Context) error {
-	text := strings.Replace(skillText, "{{tools}}\n", toolline.List(tools.List(nil), 0), 1)
+	var more []string
+	for _, group := range tools.Groups() {
+		names, _ := tools.Names(group) // which is one
+		for _, name := range names {
+			if tools.GroupOf(name) == group {
+				more = append(more, strings.TrimPrefix(name, "browser_"))
+			}
+		}
+	}
+	text := strings.NewReplacer("{{more}}", strings.Join(more, ", "),
+		"{{tools}}\n", toolline.List(slices.Concat(tools.List(nil), coordinator.ListReaders()), 0)).Replace(skillText)
 	dir := c.String("install")
 	if dir == "" {
 		if _, err := c.Stdout.WriteString(text); err != nil {

@@ -1,0 +1,98 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	. "btools/lib/cmdtest"
+)
+
+// checkAlone checks that --save and --raw have what the result is, whatever it is, and nothing else.
+func checkAlone(t *testing.T, w *World, site, dir string) {
+	called(w, "navigate", site+"/a")
+	for i, test := range []struct{ call, begins, whole string }{
+		{"take_screenshot", "\x89PNG", ""},
+		{"pdf_save", "%PDF-", ""},
+		{"fetch " + site + "/data", "", string(callData)},
+		{"fetch " + site + "/latin", "", "caf\xe9\n"},
+		{"get_markdown", "", "# Hello\n\nPress"},
+		{"get_dom selector=h1", "", "<h1>Hello</h1>"},
+		{"evaluate document.title", "", "Page /a"},
+		{"evaluate [document.title]", "", "[\n  \"Page /a\"\n]"},
+		{"evaluate '() => {}'", "", "undefined"},
+		{"evaluate '\"a\\n\"'", "", "a\n"},
+		{"snapshot", "- heading \"Hello\"", ""},
+		{"coordinator_status", "{", ""},
+	} {
+		file := filepath.Join(dir, "saved")
+		w.Run("sh", "-c", "bmcp call --save "+file+" "+test.call).Wants(t, 0, "")
+		saved, err := os.ReadFile(file)
+		os.Remove(file)
+		if test.whole != "" && string(saved) != test.whole || !strings.HasPrefix(string(saved), test.begins) ||
+			err != nil {
+			t.Errorf("%s: the file has %.300q, %v", test.call, saved, err)
+		}
+		if test.whole == "" && test.begins != "%PDF-" {
+			continue
+		}
+		for _, how := range []string{"--raw ", "--save - "}[:1+i%2] {
+			r := w.Run("sh", "-c", "bmcp call "+how+test.call)
+			if r.Code != 0 || test.whole != "" && r.Out != test.whole || !strings.HasPrefix(r.Out, test.begins) {
+				t.Errorf("%s%s: exit %d, standard output has %.300q\n%s", how, test.call, r.Code, r.Out, r.Err)
+			}
+		}
+	}
+	for _, call := range [][]string{{"hover", "h1"}, {"fetch", site + "/empty"}, {"click", "e999999"}} {
+		file := filepath.Join(dir, "none")
+		r := w.Run("bmcp", append([]string{"call", "--save", file}, call...)...)
+		if _, err := os.Stat(file); r.Code != 1 || err == nil || r.Err == "" {
+			t.Errorf("%v: exit %d, a file: %v\n%s", call, r.Code, err == nil, r.Err)
+		}
+	}
+	w.Run("bmcp", "call", "--raw", "hover", "h1").Wants(t, 0, "")
+	for _, words := range []string{"--raw --save x", "--raw --output json", "--raw --max-inline 1k", "--save=",
+		"-f title"} {
+		w.Run("sh", "-c", "bmcp call snapshot "+words).Wants(t, 64, "hint")
+	}
+}
+
+// checkCut checks that a pipe gets no more than an agent takes, and the command that prints the rest.
+func checkCut(t *testing.T, w *World, site string) {
+	const bound = 9 << 10
+	whole := called(w, "--max-inline", "0", "navigate", site+"/long")
+	if !strings.HasSuffix(whole, "```\n") || len(whole) < 5*bound {
+		t.Fatalf("the whole result has %d bytes, and ends with %.100q", len(whole), whole[len(whole)-100:])
+	}
+	out := called(w, "snapshot")
+	command := regexp.MustCompile(`characters, kept until \S+\. The rest, .*: (bmcp call result .*)\]\n$`).
+		FindStringSubmatch(out)
+	if len(out) > bound || command == nil {
+		t.Fatalf("a pipe gets %d bytes: %.300q", len(out), out[max(0, len(out)-300):])
+	}
+	whole = called(w, "--max-inline", "0", "snapshot")
+	part := w.Run("sh", "-c", command[1])
+	rest := w.Run("sh", "-c", strings.Replace(command[1], "call ", "call --raw ", 1))
+	if len(part.Out) > 3*bound || !strings.Contains(part.Out, "Next: offset") ||
+		!strings.HasPrefix(part.Out, rest.Out[:min(500, len(rest.Out))]) {
+		t.Errorf("%s prints %d bytes: %.300q", command[1], len(part.Out), part.Out)
+	}
+	shown := strings.TrimSuffix(out[:strings.Index(out, "[Cut: ")], "```\n")
+	if shown+rest.Out != strings.TrimSuffix(whole, "\n") {
+		t.Errorf("the parts have %d and %d bytes, the whole %d", len(shown), len(rest.Out), len(whole))
+	}
+	// Where the result is JSON, data is text too.
+	r := w.Pipe("snapshot\nevaluate '\"a\".repeat(50000)'\npdf_save\ntake_screenshot\n", "bmcp", "call", "--batch")
+	if r.Code != 0 || len(r.Out) > 4*bound || strings.Count(r.Out, "bmcp call result") != 2 {
+		t.Errorf("a batch prints %d bytes: exit %d\n%s", len(r.Out), r.Code, r.Err)
+	}
+	blob := regexp.MustCompile(`bmcp call get_blob blob://\w+\.pdf`).FindString(r.Out)
+	r = w.Run("sh", "-c", blob+" --raw")
+	if !strings.HasPrefix(r.Out, "%PDF-") || !strings.HasSuffix(strings.TrimSpace(r.Out), "%%EOF") {
+		t.Errorf("%s: exit %d, %d bytes\n%s", blob, r.Code, len(r.Out), r.Err)
+	}
+}
