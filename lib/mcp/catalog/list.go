@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"btools/lib/jsonrpc"
@@ -67,6 +69,8 @@ const (
 	// maxToolName is the length of a tool's name that all hosts take: VS Code
 	// and others leave a tool out whose name is longer.
 	maxToolName = 64
+	// maxTools bounds the tools of one child: more are no use to a model.
+	maxTools = 1000
 	// maxGiven bounds the names that are kept for a host.
 	maxGiven = 80_000
 )
@@ -191,6 +195,11 @@ func (c *Catalog) merge(l *audienceList) *Tools {
 		if !ok {
 			tools = l.from.tools[child.Name]
 		}
+		if more := len(tools) - maxTools; more > 0 {
+			m.Notes = append(m.Notes, fmt.Sprintf("%d tools of %s are left out: it has more than %d", more, child.Name,
+				maxTools))
+			tools = tools[:maxTools]
+		}
 		for n, tool := range tools {
 			name := jsonrpc.GetString(tool, "name")
 			as, note := c.nameOf(m, l, child, name)
@@ -227,17 +236,24 @@ func (c *Catalog) nameOf(m *Tools, l *audienceList, spec *child.Spec, name strin
 		given, ok := l.keys[as]
 		return !used && !c.own[as] && (!ok || given == key)
 	}
-	the := "the tool " + name + " of " + spec.Name
+	the := "the tool " + shown(name) + " of " + spec.Name
+	plain := plainName(name)
 	var some []string
 	switch given := l.names[key]; {
 	case given != "":
 		some = []string{given}
 	case spec.Prefix == child.PrefixNever:
-		some = []string{name}
+		some = []string{plain}
 	case spec.Prefix == child.PrefixAlways:
-		some = prefixed(spec.Name, name)
+		some = prefixed(spec.Name, plain)
 	default:
-		some = append([]string{name}, prefixed(spec.Name, name)...)
+		some = append([]string{plain}, prefixed(spec.Name, plain)...)
+	}
+	if plain != name { // several may be the same without what hosts refuse
+		for n := range 9 {
+			end := fmt.Sprint("_", n+2)
+			some = slices.Insert(some, n+1, some[0][:min(len(some[0]), maxToolName-len(end))]+end)
+		}
 	}
 	i := slices.IndexFunc(some, free)
 	switch {
@@ -248,6 +264,8 @@ func (c *Catalog) nameOf(m *Tools, l *audienceList, spec *child.Spec, name strin
 	}
 	as = some[i]
 	switch {
+	case plain != name:
+		note = the + " is " + as + ": hosts take at most 64 letters, digits, _, - and . as a name"
 	case as != name && spec.Prefix != child.PrefixAlways:
 		note = the + " is " + as + ": there is one already"
 	case as != name && as != spec.Name+"__"+name:
@@ -257,6 +275,25 @@ func (c *Catalog) nameOf(m *Tools, l *audienceList, spec *child.Spec, name strin
 		note = the + " has a name that is longer than some hosts take: " + as
 	}
 	return as, note
+}
+
+// plainName returns a name with only what all hosts take in one.
+func plainName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.", r) {
+			return r
+		}
+		return '_'
+	}, name[:min(len(name), 4*maxToolName)])
+	return name[:min(len(name), maxToolName)]
+}
+
+// shown is a name in a note.
+func shown(name string) string {
+	if plainName(name) == name {
+		return name
+	}
+	return fmt.Sprintf("%.80q", name)
 }
 
 // prefixed returns the possible names of a tool with its child's name in front,

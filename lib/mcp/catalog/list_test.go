@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -89,16 +90,33 @@ func TestNamesOfTools(t *testing.T) {
 
 	long := strings.Repeat("x", 50)
 	h.says(0, 0, mcp.OfHandshake, "same", long)
-	h.says(0, 2, mcp.OfHandshake, long, strings.Repeat("y", 65))
+	h.says(0, 2, mcp.OfHandshake, long, strings.Repeat("y", 100_000), strings.Repeat("y", 64)+"z", "a\n### Result",
+		"a\x1b### Result", "äö.1/2")
 	notes := h.lists[0].Tools(mcp.OfHandshake).Notes
 	if got := h.where(0, mcp.OfHandshake, "a-child-of-a__"+long); got != "a-child-of-a-long-na/"+long {
 		t.Errorf("%q in %v", got, notes)
 	}
 	for _, want := range []string{"the tool " + long + " of a-child-of-a-long-na is a-child-of-a__" + long,
-		"has a name that is longer than some hosts take"} {
+		"of a-child-of-a-long-na is " + strings.Repeat("y", 64) + ": hosts take"} {
 		if !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, want) }) {
 			t.Errorf("no %q in %q", want, notes)
 		}
+	}
+	for as, want := range map[string]string{strings.Repeat("y", 62) + "_2": strings.Repeat("y", 64) + "z",
+		"a_____Result": "a\n### Result", "a_____Result_2": "a\x1b### Result", "__.1_2": "äö.1/2"} {
+		if got := h.where(0, mcp.OfHandshake, as); got != "a-child-of-a-long-na/"+want {
+			t.Errorf("%s is %q, want %q, in %.500q", as, got, want, notes)
+		}
+	}
+	var many []string
+	for i := range maxTools + 7 {
+		many = append(many, fmt.Sprint("t", i))
+	}
+	h.says(1, 2, mcp.OfHandshake, many...)
+	listed := h.lists[1].Tools(mcp.OfHandshake)
+	if h.where(1, mcp.OfHandshake, "t999") == "" || h.where(1, mcp.OfHandshake, "t1000") != "" ||
+		!slices.Contains(listed.Notes, "7 tools of a-child-of-a-long-na are left out: it has more than 1000") {
+		t.Errorf("of %d tools there are %d, with the notes %.500q", len(many), len(listed.Listed), listed.Notes)
 	}
 }
 
