@@ -145,9 +145,9 @@ func TestMCPCrash(t *testing.T) {
 			said += call("browser_evaluate", title).Line
 			return strings.Contains(said, shows)
 		})
-		if !strings.Contains(said, "was launched anew; its pages were reloaded") ||
-			strings.Contains(said, "btools/replaced") {
-			t.Errorf("got %s, want that its pages were reloaded", said)
+		if !strings.Contains(said, "was launched anew; its pages were reloaded. Logins and stored data are as they "+
+			"were ") || strings.Contains(said, "btools/replaced") || strings.Contains(said, "as before") {
+			t.Errorf("got %s, want that its pages were reloaded, and as of when its data are", said)
 		}
 	}
 	m.Tool("coordinator_restart_browser", "{}")

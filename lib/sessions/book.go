@@ -76,6 +76,8 @@ type life struct {
 
 	saved    *virtual.Saved // what is kept while it runs, or with what it is hibernated; nil: nothing
 	restored *record.Time   // when it came back last; nil: it was never hibernated
+	crash    *api.Crash     // how its Chrome ended last; nil: it was saved before
+	lost     []string       // what did not come back with it
 	past     *api.Session   // the last one, while it is asleep; nil: there has been none
 }
 
@@ -351,6 +353,9 @@ func (b *Book) opened(e *Entry, o *opening, s Session, err error, restored bool)
 	event := "created"
 	if restored {
 		event, e.restored = "restored", new(record.Now())
+		if e.lost = nil; e.saved != nil {
+			e.lost = e.saved.Lost
+		}
 	}
 	e.owner.Tell(event, "")
 	b.table.opened(e, s.Used)
@@ -418,6 +423,12 @@ func (b *Book) sleepLocked(e *Entry, why string) {
 	e.past = new(e.infoLocked())
 	used := e.opening.session.Used()
 	e.used = func() time.Time { return used } // nothing of the session itself stays
+	if e.crash = nil; why != "" && e.saved != nil {
+		e.crash = &api.Crash{KeptAt: record.Time{Time: e.saved.At}, EndedAt: record.Now()}
+		if kept := e.opening.kept; kept != nil { // it had not changed until then
+			e.crash.KeptAt = *kept
+		}
+	}
 	e.state = Asleep
 	b.callOffLocked(e)
 	e.rested.Wake()
@@ -487,7 +498,10 @@ func (e *Entry) infoLocked() api.Session {
 		i = *e.past
 		i.IdleSeconds = time.Since(e.used()).Round(time.Millisecond).Seconds()
 	}
-	i.Hibernated, i.RestoredAt = e.isHibernatedLocked(), e.restored
+	i.Hibernation = api.Hibernation{Hibernated: e.isHibernatedLocked(), RestoredAt: e.restored, Unkept: i.Gaps}
+	if e.restored != nil && !i.Hibernated {
+		i.Crash, i.Lost = e.crash, e.lost
+	}
 	if i.Hibernated {
 		i.TabCount = e.saved.Tabs
 	}

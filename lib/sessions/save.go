@@ -141,6 +141,7 @@ func (e *Entry) Save(ctx context.Context) (err error) {
 	done := make(chan struct{})
 	do := func() {
 		defer close(done)
+		began := record.Now()
 		var saved *virtual.Saved
 		if saved, err = b.save(ctx, o); err != nil {
 			return
@@ -152,7 +153,7 @@ func (e *Entry) Save(ctx context.Context) (err error) {
 			return
 		}
 		e.forgetLocked()
-		e.saved = saved
+		e.saved, o.kept = saved, &began
 	}
 	select {
 	case o.todo <- do:

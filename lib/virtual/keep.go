@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"btools/lib/jsonrpc"
@@ -20,10 +22,10 @@ import (
 // runningSave is what has been read of a session. It belongs to Look, and the members below
 // mu to the browser's lock.
 type runningSave struct {
-	last []byte          // the cookies and tabs, as JSON
-	told map[string]bool // what is known to be missing
+	last []byte // the cookies and tabs, as JSON
 
 	// mu:
+	gaps    map[string][]string       // what of each origin is not kept, and why
 	origins map[string]*states.Origin // as they were read last; nil: empty
 	changed map[string]bool           // the origins whose storage pages have changed since
 }
@@ -88,7 +90,7 @@ func (s *Session) Look(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, s.because(err)
 	}
-	found := &Snapshot{&states.State{Cookies: cookies, Origins: []states.Origin{}}, s.keptTabs(ctx)}
+	found := &Snapshot{State: &states.State{Cookies: cookies, Origins: []states.Origin{}}, Tabs: s.keptTabs(ctx)}
 	read, err := s.readChanged(ctx)
 	if err != nil {
 		return nil, s.because(err)
@@ -100,6 +102,7 @@ func (s *Session) Look(ctx context.Context) (*Snapshot, error) {
 	s.running.last = now
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
+	found.Lost = s.gapsLocked()
 	for _, o := range s.unfilled {
 		found.State.Origins = append(found.State.Origins, o.origin)
 	}
@@ -143,24 +146,35 @@ func (s *Session) readChanged(ctx context.Context) (read bool, err error) {
 	defer h.close()
 	for _, origin := range origins {
 		o, lost, err := h.ReadQuietly(ctx, origin)
-		for _, gap := range lost {
-			if gap = origin + ": " + gap; !s.running.told[gap] {
-				s.running.told[gap] = true
-				b.log.Warn("a session is kept without some of its storage", "lost", gap)
-			}
-		}
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
-		case err != nil: // it is read again when it changes
-			b.log.Warn("cannot keep the storage of an origin", "origin", origin, "error", err)
-			continue
+		}
+		if err != nil { // it is read again when it changes
+			lost = []string{err.Error()}
 		}
 		b.mu.Lock()
-		s.running.origins[origin] = o
+		isNew := !slices.Equal(s.running.gaps[origin], lost)
+		if err == nil {
+			s.running.origins[origin] = o
+		}
+		if s.running.gaps[origin] = lost; len(lost) == 0 {
+			delete(s.running.gaps, origin)
+		}
 		b.mu.Unlock()
+		if isNew && len(lost) > 0 {
+			b.log.Warn("a session is kept without some of its storage", "origin", origin, "lost",
+				strings.Join(lost, "; "))
+		}
 	}
 	return true, nil
+}
+
+// gapsLocked returns what of the session's storage is not kept, and why.
+func (s *Session) gapsLocked() (all []string) {
+	for _, origin := range slices.Sorted(maps.Keys(s.running.gaps)) {
+		all = append(all, origin+": "+strings.Join(s.running.gaps[origin], "; "))
+	}
+	return all
 }
 
 // keptTabs returns the pages of the session's base context, the oldest first.

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 )
 
 // Saved is a snapshot in a file. Nil is none.
 type Saved struct {
-	Tabs int // how many it has
+	Tabs int      // how many it has
+	Lost []string // what of the storage is not in it, and why
+	At   time.Time
 
 	path string
 }
@@ -29,7 +32,7 @@ func (s *Snapshot) Save(dir string) (*Saved, error) {
 		os.Remove(f.Name())
 		return nil, err
 	}
-	return &Saved{len(s.Tabs), f.Name()}, nil
+	return &Saved{len(s.Tabs), s.Lost, time.Now(), f.Name()}, nil
 }
 
 // Load reads the snapshot.

@@ -118,7 +118,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		downloads:   map[string]*download{}, wishes: map[string]wish{},
 		unfilled: map[string]*stored{},
 		running: runningSave{origins: map[string]*states.Origin{}, changed: map[string]bool{},
-			told: map[string]bool{}},
+			gaps: map[string][]string{}},
 	}
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
@@ -404,7 +404,7 @@ func (s *Session) Stats() api.Stats {
 	}
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
-	st.TabCount, st.Clients = s.pages, len(s.clients)
+	st.TabCount, st.Clients, st.Gaps = s.pages, len(s.clients), s.gapsLocked()
 	if s.state != nil {
 		st.State = new(*s.state)
 	}

@@ -38,6 +38,7 @@ const (
 type Snapshot struct {
 	State *states.State `json:"state"`
 	Tabs  []Tab         `json:"tabs"`
+	Lost  []string      `json:"lost,omitempty"` // what of the storage is not in it, and why
 }
 
 // ErrBusy means that a session is in use.
@@ -57,7 +58,7 @@ func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
 	for _, what := range lost {
 		s.browser.log.Warn("a session is hibernated without some of its storage", "lost", what)
 	}
-	return &Snapshot{state, tabs}, nil
+	return &Snapshot{state, tabs, lost}, nil
 }
 
 // Tab is a page that a session starts with.

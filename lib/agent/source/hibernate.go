@@ -44,12 +44,11 @@ func (s *oneBrowser) lookAt(name string) func(context.Context) *api.Hibernation 
 	}
 }
 
-// watchOver notes how it is known whether an instance of a pool that is kept is hibernated.
+// watchOver notes how it is known how the session of an instance of a pool is.
 func (a *affinity) watchOver(at *Lease) {
-	if at.Hibernate == 0 {
-		return
+	if at.Hibernate != 0 {
+		at.note = &hibernated{}
 	}
-	at.note = &hibernated{}
 	at.look = func(ctx context.Context) *api.Hibernation {
 		if now := a.pool.instanceNow(ctx, at.Pool, at.Instance); now != nil {
 			return &now.Hibernation

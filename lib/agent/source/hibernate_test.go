@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"btools/lib/control/api"
@@ -49,6 +50,42 @@ func TestNoteOnAHibernatedBrowser(t *testing.T) {
 	}
 	says("a browser that has come back again", true)
 	says("the next result", false)
+}
+
+// After a crash a result says as of when logins and data are, and what is not back; before it, once, what is not kept.
+func TestNoteOnWhatIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const large = "http://a.example: it has more than 64 MiB of storage"
+		u := &use{book: &book{}}
+		now := &api.Hibernation{}
+		l := &Lease{Browser: Browser{ID: "one"}, look: func(context.Context) *api.Hibernation { return now }}
+		says := func(what string, want ...string) {
+			t.Helper()
+			got := u.Note(t.Context(), l).Text()
+			for _, want := range want {
+				if !strings.Contains(got, want) || want == "" && got != "" {
+					t.Errorf("%s: %q, want %q", what, got, want)
+				}
+			}
+			time.Sleep(unkeptEvery)
+		}
+		says("the first", "")
+		says("all is kept", "")
+		now.Unkept = []string{large}
+		says("an origin has become large", "does not come back if this browser ends without warning: "+large)
+		says("it is still", "")
+		now.Unkept = append(now.Unkept, "http://b.example: more")
+		says("another one", "without warning: http://b.example: more.")
+		kept := at(10)
+		now = &api.Hibernation{RestoredAt: at(11), Lost: []string{large},
+			Crash: &api.Crash{KeptAt: *kept, EndedAt: record.Time{Time: kept.Add(3100 * time.Millisecond)}}}
+		l.ID, l.ended = "two", "it crashed"
+		says("it has crashed", "its pages were reloaded. Logins and stored data are as they were 3s before it ended, at "+
+			"10:15:30 UTC: what has changed since is lost. ", "missing or older: "+large+". What was typed")
+		now.Crash, now.Lost = nil, nil
+		l.ID = "three"
+		says("it was saved before", "Logins and stored data are as before. ")
+	})
 }
 
 func TestNoteOnARestoredBrowser(t *testing.T) {

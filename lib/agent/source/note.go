@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/wait"
 )
 
@@ -14,6 +16,8 @@ import (
 type Note struct {
 	Replaced string // it is not the same as before; told once
 	Restored string // it was hibernated, or came back after a crash; told once
+	Data     string // how its logins and stored data are then
+	Unkept   string // what would not come back now; told once
 	Where    string // which one it is, if the next result may come from another one
 }
 
@@ -28,7 +32,8 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 	if at.Died != nil && wait.Closed(at.Died) {
 		return r // the next result is the one that is from another browser
 	}
-	news, restored := at.notices.read(), u.restored(ctx, at)
+	news := at.notices.read()
+	restored, now := u.restored(ctx, at)
 	was, used, several, gone := u.see(at)
 	if at.Pool != "" && (several || at.several) {
 		r.Where = fmt.Sprintf("This result is from instance %s of pool %s.", at.Instance, at.Pool)
@@ -36,6 +41,7 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 	other := was != "" && at.ID != "" && was != at.ID
 	switch {
 	case gone.back:
+		r.Data = dataOf(at.now(ctx))
 		r.Restored = fmt.Sprintf("%s; its pages were reloaded, in instance %s", gone.text, at.Instance)
 	case gone.pool != "":
 		r.Replaced = fmt.Sprintf("%s; this is instance %s", gone.text, at.Instance)
@@ -44,7 +50,7 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 	case news != "" && used && !at.fresh:
 		r.Replaced = news
 	case restored != "": // in whichever process it is now
-		r.Restored = restored
+		r.Restored, r.Data = restored, dataOf(now)
 	case !used || at.fresh || !other:
 	case at.Pool != "":
 		r.Replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", at.Instance, at.Pool)
@@ -55,31 +61,85 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 	case at.ended != "":
 		r.Replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", at.ended)
 		if now := at.now(ctx); now != nil && now.RestoredAt != nil {
-			r.Replaced, r.Restored = "", r.Replaced+"; its pages were reloaded"
+			r.Replaced, r.Restored, r.Data = "", r.Replaced+"; its pages were reloaded", dataOf(now)
 		}
 	default:
 		r.Replaced = "the browser was launched anew"
 	}
+	r.Unkept = u.unkept(ctx, at)
 	return r
 }
 
-// restored says, once, that the browser of a call was hibernated before it; "": it was not.
-func (u *use) restored(ctx context.Context, at *Lease) string {
+// dataOf says how the logins and the stored data of a browser are that has come back; nil: it is not known.
+func dataOf(now *api.Hibernation) string {
+	text := "Logins and stored data are as they were kept last, some seconds before."
+	switch {
+	case now == nil || now.RestoredAt == nil:
+		return text
+	case now.Crash != nil:
+		age := now.Crash.EndedAt.Sub(now.Crash.KeptAt.Time).Round(time.Second)
+		text = fmt.Sprintf("Logins and stored data are as they were %v before it ended, at %s: what has changed since "+
+			"is lost.", max(age, time.Second), now.Crash.KeptAt.UTC().Format(time.TimeOnly+" MST"))
+	default:
+		text = "Logins and stored data are as before."
+	}
+	if len(now.Lost) > 0 {
+		text += " Stored data that could not be kept is missing or older: " + strings.Join(now.Lost, ", ") + "."
+	}
+	return text
+}
+
+// unkeptEvery is how often it is asked what of a browser is not kept.
+const unkeptEvery = 2 * time.Second
+
+// unkept says, once, what of a browser's stored data would not come back if it ended; "": nothing new.
+func (u *use) unkept(ctx context.Context, at *Lease) string {
+	key, now := SeenKey(&at.Browser), time.Now()
+	u.mu.Lock()
+	was := u.unkepts[key]
+	u.mu.Unlock()
+	if at.look == nil || now.Sub(was.asked) < unkeptEvery {
+		return ""
+	}
+	is := unkept{asked: now}
+	if !was.asked.IsZero() { // else it has hardly begun
+		if state := at.now(ctx); state != nil {
+			is.told = state.Unkept
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.unkepts == nil {
+		u.unkepts = map[string]unkept{}
+	}
+	u.unkepts[key] = is
+	news := slices.DeleteFunc(slices.Clone(is.told), func(gap string) bool { return slices.Contains(was.told, gap) })
+	return strings.Join(news, ", ")
+}
+
+// unkept is what results have told of the stored data that is not kept, and when it was asked for.
+type unkept struct {
+	asked time.Time
+	told  []string
+}
+
+// restored says, once, that the browser of a call was hibernated before it, and how it is now; "": it was not.
+func (u *use) restored(ctx context.Context, at *Lease) (string, *api.Hibernation) {
 	n := at.note
 	if n == nil {
-		return ""
+		return "", nil
 	}
 	u.mu.Lock()
 	pending := n.pending
 	u.mu.Unlock()
 	if !pending {
-		return ""
+		return "", nil
 	}
 	now := at.now(ctx)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if now == nil || now.Hibernated || !n.pending { // the call did not need it, or another one has told of it
-		return ""
+		return "", nil
 	}
 	n.pending = false
 	var back time.Time
@@ -87,10 +147,11 @@ func (u *use) restored(ctx context.Context, at *Lease) string {
 		back = now.RestoredAt.Time
 	}
 	if back.Equal(n.told) { // its children were back early enough
-		return ""
+		return "", nil
 	}
 	n.told = back
-	return fmt.Sprintf("this browser had not been used for %v and was hibernated; its pages were reloaded", n.unused)
+	return fmt.Sprintf("this browser had not been used for %v and was hibernated; its pages were reloaded", n.unused),
+		now
 }
 
 // see notes the browser of a result. It returns the ID of the one before it with its key, whether there was one, and
@@ -139,8 +200,7 @@ func SeenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Ses
 // hibernated.
 const (
 	lostPages     = "Pages that were open before are gone, and logins unless a profile keeps them: navigate again."
-	reloadedPages = "Logins and stored data are as before. What was typed into the pages is gone, and so are the " +
-		"elements of earlier snapshots: take a new one."
+	reloadedPages = "What was typed into the pages is gone, and so are the elements of earlier snapshots: take a new one."
 )
 
 // Text is for the agent.
@@ -150,7 +210,10 @@ func (r Note) Text() string {
 	case r.Replaced != "":
 		note = "Note: " + r.Replaced + ". " + lostPages
 	case r.Restored != "":
-		note = "Note: " + r.Restored + ". " + reloadedPages
+		note = "Note: " + r.Restored + ". " + r.Data + " " + reloadedPages
+	}
+	if r.Unkept != "" {
+		note += "\nNote: stored data that does not come back if this browser ends without warning: " + r.Unkept + "."
 	}
 	return strings.TrimSpace(note + " " + r.Where)
 }

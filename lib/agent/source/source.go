@@ -197,6 +197,8 @@ type use struct {
 	closed bool
 	seen   map[string]string // the IDs of the browsers that results were from, by SeenKey; an ID may be ""
 	lost   map[string]loss   // what is not told yet, by SeenKey; by "" with the next result
+
+	unkepts map[string]unkept // by SeenKey
 }
 
 func (u *use) Targets(context.Context) ([]Browser, error)                         { return nil, nil }

@@ -15,9 +15,11 @@ func TestWire(t *testing.T) {
 	t.Parallel()
 	at := &record.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)}
 	const on = `"2026-01-02T03:04:05.006Z"`
-	s := Session{Name: "n", Anonymous: true, Hibernation: Hibernation{true, at}, KeptAt: at,
-		Stats: Stats{1, 2, 3.5, *at, 4, 5, &forward.Status{URL: "http://p", Error: "e"}, &StateStatus{"s", "x"}}}
-	const listed = `"anonymous":true,"hibernated":true,"restored_at":` + on + `,"kept_at":` + on +
+	s := Session{Name: "n", Anonymous: true, KeptAt: at,
+		Hibernation: Hibernation{true, at, &Crash{*at, *at}, []string{"l"}, []string{"u"}},
+		Stats:       Stats{1, 2, 3.5, *at, 4, 5, &forward.Status{URL: "http://p", Error: "e"}, &StateStatus{"s", "x"}, nil}}
+	const listed = `"anonymous":true,"hibernated":true,"restored_at":` + on + `,"crash":{"kept_at":` + on +
+		`,"ended_at":` + on + `},"lost":["l"],"unkept":["u"],"kept_at":` + on +
 		`,"tab_count":1,"clients":2,"idle_seconds":3.5,"started_at":` + on + `,"bytes_in":4,"bytes_out":5,` +
 		`"proxy":{"url":"http://p","error":"e"},"state":{"name":"s","error":"x"}}`
 	full := s
@@ -28,7 +30,7 @@ func TestWire(t *testing.T) {
 		Isolated: true, Timeout: 2, ProcessID: new(3), Health: HealthStatus{at, true, new("e")}, NextTry: at,
 		Isolation: "context", Uses: 4, Restarts: 5, Lease: "l", Holder: "h", UID: new(70001), User: "u",
 		Endpoint: "http://e", Proxy: &forward.Status{URL: "http://p"}, Login: &StateStatus{Name: "s"},
-		HibernateAfter: 6, Hibernation: Hibernation{true, at}, KeptAt: at, Tabs: new(7)}
+		HibernateAfter: 6, Hibernation: Hibernation{Hibernated: true, RestoredAt: at}, KeptAt: at, Tabs: new(7)}
 	for _, c := range []struct {
 		value any
 		want  string

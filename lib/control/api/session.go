@@ -33,6 +33,17 @@ type Session struct {
 type Hibernation struct {
 	Hibernated bool         `json:"hibernated,omitempty"`  // it is saved, and its next user gets it back
 	RestoredAt *record.Time `json:"restored_at,omitempty"` // when that happened last; nil: never
+	// Crash is the end of the browser from which it came back last; nil: it was saved before that.
+	Crash *Crash `json:"crash,omitempty"`
+	// Lost is what of its storage did not come back then, and why; Unkept is what would not now.
+	Lost   []string `json:"lost,omitempty"`
+	Unkept []string `json:"unkept,omitempty"`
+}
+
+// Crash is the end of a browser without warning.
+type Crash struct {
+	KeptAt  record.Time `json:"kept_at"` // as of when what is back was kept
+	EndedAt record.Time `json:"ended_at"`
 }
 
 // Stats are the figures of a session.
@@ -45,6 +56,7 @@ type Stats struct {
 	BytesOut    int64           `json:"bytes_out"`       // to clients
 	Proxy       *forward.Status `json:"proxy,omitempty"` // nil: it has none
 	State       *StateStatus    `json:"state,omitempty"` // with which it has started; nil: none
+	Gaps        []string        `json:"-"`               // what of its storage is not kept, and why
 }
 
 // StateStatus is the state with which a session has started.
