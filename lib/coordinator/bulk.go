@@ -11,6 +11,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp/catalog"
+	"btools/lib/results"
 )
 
 const bulkName = "browser_execute_bulk"
@@ -163,7 +164,9 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	}
 	ctx, stop := boundCommand(ctx, b.task)
 	defer stop()
-	return child.callTool(ctx, r.Rename(m).Params, on)
+	result, err := child.callTool(ctx, r.Rename(m).Params, on)
+	result, _ = results.Begun(result)
+	return result, err
 }
 
 // hold leases the browser that the commands share, unless it is leased already.

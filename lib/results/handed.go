@@ -92,17 +92,9 @@ type download struct {
 // address has completed since the host came, and of which it has not been told. It waits
 // for one that has begun just now.
 func (h *Handed) WithDownloads(ctx context.Context, result json.RawMessage, url string) json.RawMessage {
-	meta := jsonrpc.Get(result, "_meta")
-	begun := jsonrpc.GetString(meta, MetaBegun)
-	if begun != "" {
-		if meta = jsonrpc.Delete(meta, MetaBegun); string(meta) == "{}" {
-			result = jsonrpc.Delete(result, "_meta")
-		} else {
-			result = jsonrpc.Set(result, "_meta", meta)
-		}
-		if h.isQuiet(url, begun) {
-			return result
-		}
+	result, begun := Begun(result)
+	if begun != "" && h.isQuiet(url, begun) {
+		return result
 	}
 	files, running := h.downloads(ctx, url, begun)
 	for len(files) == 0 {
@@ -126,6 +118,18 @@ func (h *Handed) WithDownloads(ctx context.Context, result json.RawMessage, url 
 		result = jsonrpc.Set(result, "content", mcp.WithText(content, strings.Join(lines, "\n")))
 	}
 	return result
+}
+
+// Begun returns a result without what its child says of downloads in it, and that; "": it says nothing.
+func Begun(result json.RawMessage) (_ json.RawMessage, begun string) {
+	meta := jsonrpc.Get(result, "_meta")
+	if begun = jsonrpc.GetString(meta, MetaBegun); begun == "" {
+		return result, ""
+	}
+	if meta = jsonrpc.Delete(meta, MetaBegun); string(meta) == "{}" {
+		return jsonrpc.Delete(result, "_meta"), begun
+	}
+	return jsonrpc.Set(result, "_meta", meta), begun
 }
 
 // isQuiet reports whether the list of a browser's downloads is as it was.
