@@ -217,7 +217,7 @@ func searchWeb(ctx context.Context, r *reply, a struct {
 // hidden is a text without what SEARCH_URL has as a parameter: it may be a key.
 func hidden(template, text string) string {
 	u, err := url.Parse(template)
-	if err != nil {
+	if err != nil || template == searchpage.Default {
 		return text
 	}
 	for name, values := range u.Query() {

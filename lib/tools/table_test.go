@@ -18,6 +18,7 @@ import (
 
 	"btools/lib/agent/agenttool"
 	"btools/lib/jsonrpc"
+	"btools/lib/searchpage"
 )
 
 // Each tool has a valid schema, and each schema a tool.
@@ -169,6 +170,10 @@ func TestKeyOfSearch(t *testing.T) {
 	got := hidden(template, "cannot load https://a.example/find?q=cats&key=s%2Fcret&lang=en: no (key=s/cret)")
 	if want := "cannot load https://a.example/find?q=cats&key=xxxxx&lang=xxxxx: no (key=xxxxx)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	own := strings.ReplaceAll(searchpage.Default, "{query}", "cats")
+	if got := hidden(searchpage.Default, own); got != own {
+		t.Errorf("the default engine, which has no key, is shown as %s", got)
 	}
 }
 
