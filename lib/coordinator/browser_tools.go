@@ -45,6 +45,11 @@ func (s *Server) launchBrowser(ctx context.Context, req *request, args json.RawM
 	if errors.As(err, &e) && strings.Contains(e.Hint, "--no-headless") { // which is not the agent's to leave out
 		err = fmt.Errorf("%s (with headless true it needs none)", e.Message)
 	}
+	if e != nil {
+		if why, _, is := strings.Cut(e.Message, ": --browser names another"); is {
+			err = fmt.Errorf("%s: browserType names another", why)
+		}
+	}
 	return st, err
 }
 
