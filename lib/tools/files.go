@@ -205,13 +205,17 @@ func (s *Server) allowed(ctx context.Context) (real []string, err error) {
 	if len(dirs) == 0 && s.Dir != "" {
 		dirs = []string{s.Dir}
 	}
+	err = errNoRoots
 	for _, dir := range dirs {
-		if path, err := filepath.EvalSymlinks(dir); err == nil {
+		path, unusable := filepath.EvalSymlinks(dir)
+		if unusable == nil {
 			real = append(real, path)
+		} else {
+			err = fmt.Errorf("the directory %s, whose files may be used, cannot be: %w", dir, unwrapped(unusable))
 		}
 	}
 	if len(real) == 0 {
-		return nil, errNoRoots
+		return nil, err
 	}
 	return real, nil
 }
