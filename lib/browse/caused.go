@@ -12,6 +12,9 @@ type Before struct {
 	then    mark
 	dialog  *Dialog
 	crashed bool
+
+	loader, url string // of its document
+	leaving     string // the address for which it was leaving; "": it was not
 }
 
 // Before is now.
@@ -21,7 +24,13 @@ func (t *Tab) Before() *Before {
 	return t.beforeLocked()
 }
 
-func (t *Tab) beforeLocked() *Before { return &Before{t, t.markLocked(), t.dialog, t.crashed} }
+func (t *Tab) beforeLocked() *Before {
+	b := &Before{t: t, then: t.markLocked(), dialog: t.dialog, crashed: t.crashed, loader: t.loader, url: t.url}
+	if t.isLeaving() {
+		b.leaving = t.starting[t.main.id].url
+	}
+	return b
+}
 
 // Left is the current tab as it is now, nil if there is none.
 func (b *Browser) Left() *Before {

@@ -163,7 +163,7 @@ func (t *Tab) node(ctx context.Context, f found) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	ours, err := f.frame.evaluate(ctx, fmt.Sprintf("btools.api.element({target:%s})", target), false)
+	ours, err := f.frame.evaluateIf(ctx, metBy(f.find), fmt.Sprintf("btools.api.element({target:%s})", target), false)
 	if err != nil {
 		return 0, err
 	}

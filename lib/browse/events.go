@@ -135,7 +135,11 @@ func (t *target) event(e cdp.Event) {
 		case "init", "commit", "DOMContentLoaded", "load":
 			// Page.frameNavigated is missing if a new renderer is set up too late.
 			if loader := string(p.LoaderID); tab.loader != loader {
-				tab.committed(loader, tab.url)
+				url := tab.url
+				if n := tab.starting[tab.main.id]; n.loader == loader {
+					url = n.url
+				}
+				tab.committed(loader, url)
 			}
 			if !tab.parsed && (p.Name == "DOMContentLoaded" || p.Name == "load") {
 				tab.parsed = true

@@ -94,9 +94,26 @@ func (f *frame) world(ctx context.Context) (int, error) {
 // evaluate evaluates an expression in the world of our scripts. If the document has
 // just been replaced, it does so in the new one.
 func (f *frame) evaluate(ctx context.Context, expression string, byValue bool) (remote, error) {
+	return f.evaluateIf(ctx, metBy(nil), expression, byValue)
+}
+
+// metBy returns the condition of a document in which something is found: by a selector, or by a ref, which is of one.
+func metBy(find any) func(context.Context) error {
+	if _, ok := find.(string); ok {
+		return Strayed
+	}
+	return func(context.Context) error { return nil }
+}
+
+// evaluateIf is evaluate as long as a condition is met by the document in which it evaluates.
+func (f *frame) evaluateIf(ctx context.Context, met func(context.Context) error, expression string, byValue bool,
+) (remote, error) {
 	for try := 0; ; try++ {
 		world, err := f.world(ctx)
 		var got evaluated
+		if err == nil {
+			err = met(ctx)
+		}
 		if err == nil {
 			err = f.tab.call(ctx, f.target.session, "Runtime.evaluate", map[string]any{"expression": expression,
 				"contextId": world, "awaitPromise": true, "returnByValue": byValue, "userGesture": true}, &got)
@@ -124,7 +141,7 @@ func (t *Tab) run(ctx context.Context, f *frame, name string, args map[string]an
 	if err != nil {
 		return err
 	}
-	got, err := f.evaluate(ctx, fmt.Sprintf("btools.run(%q,%s)", name, raw), true)
+	got, err := f.evaluateIf(ctx, metBy(args["target"]), fmt.Sprintf("btools.run(%q,%s)", name, raw), true)
 	if err != nil {
 		return err
 	}

@@ -256,6 +256,7 @@ func (t *Tab) CallPageTool(ctx context.Context, p PageTool, args json.RawMessage
 	if a.Tool = p; p.Waits {
 		t.CancelPageTool(p)
 	}
+	t.CatchUp()
 	since := t.mark()
 	c, err := t.invoke(p, args)
 	if err != nil {

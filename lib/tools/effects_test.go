@@ -82,4 +82,5 @@ func TestEffects(t *testing.T) {
 		h.wants(false, c[1], "browser_evaluate", `{"function":`+quoted(c[0])+`}`)
 	}
 	useForms(t, h)
+	t.Run("strays", func(t *testing.T) { checkStrays(h.as(t), nil) })
 }

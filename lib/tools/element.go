@@ -150,7 +150,7 @@ func selectOption(ctx context.Context, r *reply, a struct {
 }
 
 func pressKey(ctx context.Context, r *reply, a struct{ Key string }) error {
-	t, err := r.act(ctx)
+	t, err := r.touch(ctx)
 	if err != nil {
 		return err
 	}
@@ -221,6 +221,11 @@ func handleDialog(ctx context.Context, r *reply, a struct {
 	t, err := r.use(ctx)
 	if err != nil {
 		return err
+	}
+	if r.was != nil && !r.was.Answers(t) {
+		r.page = pageState
+		return errors.New("the dialog that was open has closed by itself, and another one has opened, which was not " +
+			"answered")
 	}
 	r.page, r.acts = pageChanges, true
 	if err := t.HandleDialog(ctx, a.Accept, a.PromptText); err != nil {

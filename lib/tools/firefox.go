@@ -101,7 +101,10 @@ var onFirefox = map[string]runner{
 	}),
 	"browser_press_key": with(func(ctx context.Context, r *reply, a struct{ Key string }) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			err := b.Press(ctx, a.Key)
+			err := browse.Strayed(ctx)
+			if err == nil {
+				err = b.Press(ctx, a.Key)
+			}
 			if err == nil {
 				r.did("Pressed %s", a.Key)
 			}

@@ -124,6 +124,7 @@ func TestMatrixFirefox(t *testing.T) {
 		`{"function":"async () => { const w = open('/normal'); while (w.location.pathname !== '/normal') `+
 			`await new Promise((done) => setTimeout(done, 10)) }"}`)
 	h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)
+	t.Run("strays", func(t *testing.T) { checkStrays(h.as(t), onFirefox) })
 	t.Run("fields", func(t *testing.T) { checkFieldsOfFirefox(h.as(t), fieldSite(t)) })
 	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	m.run(t, h, []matrixState{

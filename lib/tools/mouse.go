@@ -24,7 +24,7 @@ func mouseClick(ctx context.Context, r *reply, a struct {
 	ClickCount float64
 	Delay      float64
 }) error {
-	t, err := r.act(ctx)
+	t, err := r.touch(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func mouseClick(ctx context.Context, r *reply, a struct {
 }
 
 func mouseDrag(ctx context.Context, r *reply, a struct{ StartX, StartY, EndX, EndY float64 }) error {
-	t, err := r.act(ctx)
+	t, err := r.touch(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func mouseUp(ctx context.Context, r *reply, a struct{ Button string }) error {
 }
 
 func (r *reply) press(ctx context.Context, button string, down bool) error {
-	t, err := r.act(ctx)
+	t, err := r.touch(ctx)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (r *reply) reach(ctx context.Context) (b *browse.Browser, err error) {
 	}
 	r.browser, r.left = b, b.Left()
 	if left := r.server.left; left != nil && left.Is(b) {
-		r.since = left.Events()
+		r.was, r.since = left, left.Events()
 	}
 	return b, nil
 }
@@ -125,6 +125,31 @@ func (r *reply) act(ctx context.Context) (*browse.Tab, error) {
 	return t, err
 }
 
+// touch is act for a tool that does something to whatever has the focus or is at a point.
+func (r *reply) touch(ctx context.Context) (*browse.Tab, error) {
+	t, err := r.act(ctx)
+	if err == nil {
+		t.CatchUp()
+		if err = browse.Strayed(ctx); err != nil {
+			r.page = pageState
+		}
+	}
+	return t, err
+}
+
+// strayed returns why what the agent has learnt of a page is not used on the one that is open, nil if it is.
+func (r *reply) strayed() error {
+	switch {
+	case r.firefox != nil:
+		return r.firefox.Strayed(r.server.leftFirefox)
+	case r.tab == nil:
+		return nil
+	case r.was != nil:
+		return r.was.Strayed(r.tab)
+	}
+	return r.before.Strayed(r.tab)
+}
+
 // result writes the sections of the result.
 func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	var b strings.Builder
@@ -152,7 +177,7 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	section("Action", r.actions...)
 	if r.browser != nil {
 		section("Open tabs", tabs...)
-		if r.acts || r.page != noPage {
+		if r.acts || r.showTabs || r.page != noPage {
 			r.left = r.browser.Left()
 		}
 		r.server.left = r.left
@@ -160,6 +185,9 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	}
 	if r.firefox != nil {
 		r.viewFirefox(ctx, err, section)
+		if r.page != noPage || r.showTabs {
+			r.server.leftFirefox = r.firefox.At()
+		}
 	}
 	out := &mcp.CallToolResult{StructuredContent: r.structured, IsError: err != nil}
 	meta := map[string]any{}

@@ -71,7 +71,8 @@ type Server struct {
 	dial  chan struct{} // has one while the browser is connected to
 	life  context.Context
 
-	firefox *firefox.Browser // nil: not connected; who connects has the right to use it
+	firefox     *firefox.Browser // nil: not connected; who connects has the right to use it
+	leftFirefox firefox.At       // as the last result has shown it; who uses the page has it
 
 	mu      sync.Mutex
 	browser *browse.Browser // nil: not connected
@@ -346,6 +347,9 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 		if do = onFirefox[t.Name]; do == nil {
 			return failed(notOnFirefox(t.Name))
 		}
+	}
+	if t.Effect != reads {
+		run = browse.Knowing(run, r.strayed)
 	}
 	err = do(run, r, args)
 	if errors.Is(err, late) && !r.answers() {

@@ -196,7 +196,7 @@ func (kind webStorage) clear(ctx context.Context, r *reply, _ none) error {
 }
 
 func (kind webStorage) change(ctx context.Context, r *reply, key, value *string, did string) error {
-	t, err := r.act(ctx)
+	t, err := r.touch(ctx)
 	if err != nil {
 		return err
 	}

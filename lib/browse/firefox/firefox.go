@@ -52,6 +52,7 @@ type Browser struct {
 	loading map[string]string // where a navigation in a tab leads
 	empty   map[string]int    // the status that a tab's latest navigation has no page by
 	begun   map[string]int    // how many navigations there were in a tab
+	shown   map[string]shown  // what a tab has shown
 	opened  map[string]int    // which tab it was of all that have been opened, from 1
 	count   int               // of tabs that have been opened
 	begins  int               // how many downloads pages have begun
@@ -70,7 +71,7 @@ type Dialog struct{ Type, Message string }
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
 	b := &Browser{second: cmp.Or(second, time.Second), dialogs: map[string]Dialog{},
 		loading: map[string]string{}, empty: map[string]int{}, begun: map[string]int{},
-		opened: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{}, nextRef: 1}
+		shown: map[string]shown{}, opened: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{}, nextRef: 1}
 	conn, err := bidi.Dial(ctx, url, b.event)
 	if err != nil {
 		return nil, err
@@ -141,6 +142,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 		delete(b.loading, tab)
 		delete(b.empty, tab)
 		delete(b.begun, tab)
+		delete(b.shown, tab)
 		delete(b.opened, tab)
 		delete(b.parents, tab)
 		delete(b.mute, tab)
@@ -175,7 +177,10 @@ func (b *Browser) event(method string, params json.RawMessage) {
 			b.files = b.files[1:]
 		}
 		delete(b.loading, tab)
-	case "navigationCommitted", "navigationFailed", "navigationAborted", "fragmentNavigated":
+	case "navigationCommitted":
+		delete(b.loading, tab)
+		b.shown[tab] = shown{b.shown[tab].documents + 1, jsonrpc.GetString(params, "url")}
+	case "navigationFailed", "navigationAborted", "fragmentNavigated":
 		delete(b.loading, tab)
 	}
 	b.changed.Wake()

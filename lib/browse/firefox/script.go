@@ -59,6 +59,9 @@ func (b *Browser) script(ctx context.Context, place, expression string) (remote,
 // run calls a function of our scripts in a document.
 func (b *Browser) run(ctx context.Context, place, name string, args map[string]any, result any) error {
 	raw, err := json.Marshal(args)
+	if _, ok := args["target"].(string); ok && err == nil {
+		err = browse.Strayed(ctx)
+	}
 	if err != nil {
 		return err
 	}
