@@ -165,14 +165,21 @@ func TestBuiltinSessions(t *testing.T) {
 	m.Did("browser_navigate", `{"url":%q,"session_id":"c"}`, site+"/a")
 	for n := range 6 {
 		open = append(open, fmt.Sprint("/", n))
-		m.Did("browser_tabs", `{"action":"new","session_id":"c","url":%q}`, site+open[len(open)-1])
+		said := m.Did("browser_tabs", `{"action":"new","session_id":"c","url":%q}`, site+open[len(open)-1]).Text()
+		closed := open[:max(0, len(open)-3)]
 		open = open[max(0, len(open)-3):]
 		cmdtest.Until(t, fmt.Sprint("the tabs are ", open), func() bool {
 			got := m.Did("browser_tabs", `{"session_id":"c"}`).Text()
+			said += got
 			return strings.Count(got, "](http") == len(open) && !slices.ContainsFunc(open, func(page string) bool {
 				return !strings.Contains(got, "["+page+"](")
 			})
 		})
+		for _, page := range closed {
+			if n := strings.Count(said, "ab of "+site+page+" was closed"); n != 1 {
+				t.Errorf("that the limit has closed %s is told %d times: %s", page, n, said)
+			}
+		}
 	}
 	m.End()
 	w.Clean()

@@ -44,15 +44,17 @@ type Browser struct {
 	conn   *cdp.Conn
 	second time.Duration // that bounds are counted in; tests have a shorter one
 
-	mu      sync.Mutex
-	changed wait.Broadcast     // there was an event
-	targets map[string]*target // by CDP session
-	tabs    []*Tab             // in the order of their opening
-	current *Tab               // nil: none is open
-	frames  []*frame           // that have had a number in refs, from 1
-	nextRef int
-	opened  int // tabs, ever
-	answers int // to commands of tabs, ever
+	mu         sync.Mutex
+	changed    wait.Broadcast     // there was an event
+	targets    map[string]*target // by CDP session
+	tabs       []*Tab             // in the order of their opening
+	current    *Tab               // nil: none is open
+	frames     []*frame           // that have had a number in refs, from 1
+	nextRef    int
+	vanished   []string // the addresses of the latest tabs that no tool has closed
+	vanishings int      // how many they have been
+	opened     int      // tabs, ever
+	answers    int      // to commands of tabs, ever
 
 	downloads int   // that have begun, ever
 	number    int64 // that no other connection has
@@ -247,6 +249,12 @@ func (b *Browser) detach(session string) {
 		return
 	}
 	b.tabs = slices.Delete(b.tabs, i, i+1)
+	if !tab.closing {
+		if b.vanished = append(b.vanished, tab.url); len(b.vanished) > maxDocuments {
+			b.vanished = slices.Delete(b.vanished, 0, maxDocuments/2)
+		}
+		b.vanishings++
+	}
 	if b.current == tab {
 		b.current = nil
 		if len(b.tabs) > 0 {

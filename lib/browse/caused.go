@@ -61,10 +61,30 @@ func (b *Before) Events() (all []string) {
 	if t.dialog != nil && t.dialog != b.dialog {
 		all = append(all, fmt.Sprintf("A dialog has opened: %q", t.dialog.Message))
 	}
+	for _, url := range b.vanishedLocked() {
+		if !t.closed || url != Redacted(t.url) {
+			all = append(all, "The tab of "+url+" was closed: by its page, or as one of more than --tab-limit of bmcp allows")
+		}
+	}
 	if n := t.b.opened - b.then.opened; n > 0 {
 		all = append(all, fmt.Sprintf("Tabs have opened: %d", n))
 	}
 	return all
+}
+
+// Vanished are the addresses of the tabs that have closed since, and not by a tool.
+func (b *Before) Vanished() (urls []string) {
+	b.t.b.mu.Lock()
+	defer b.t.b.mu.Unlock()
+	return b.vanishedLocked()
+}
+
+func (b *Before) vanishedLocked() (urls []string) {
+	n := min(b.t.b.vanishings-b.then.vanishings, len(b.t.b.vanished))
+	for _, url := range b.t.b.vanished[len(b.t.b.vanished)-n:] {
+		urls = append(urls, Redacted(url))
+	}
+	return urls
 }
 
 // Opens reports whether tabs have been opened since.

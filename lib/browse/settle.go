@@ -10,8 +10,8 @@ import (
 
 // mark is a moment before an action: what has begun since is taken as caused by it.
 type mark struct {
-	navigations, parsings, requests, windows, opened, downloads int
-	at                                                          time.Time
+	navigations, parsings, requests, windows, opened, downloads, vanishings int
+	at                                                                      time.Time
 }
 
 func (t *Tab) mark() mark {
@@ -21,7 +21,7 @@ func (t *Tab) mark() mark {
 }
 
 func (t *Tab) markLocked() mark {
-	return mark{t.navigations, t.parsings, t.traffic.serial, t.windows, t.b.opened, t.downloads, time.Now()}
+	return mark{t.navigations, t.parsings, t.traffic.serial, t.windows, t.b.opened, t.downloads, t.b.vanishings, time.Now()}
 }
 
 // Times for which one thing that an action has caused is waited for. A request that

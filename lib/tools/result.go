@@ -30,6 +30,8 @@ type reply struct {
 	firefox *firefox.Browser
 	before  *browse.Before // when the call began; nil: nothing that it causes is told of
 	since   []string       // what has happened between the last call and this one
+	was     *browse.Before // the page as the agent knew it before; nil: it knew none
+	began   *browse.Before // when the browser was reached; nil: it had no tab
 	left    *browse.Before // the page as the agent knows it by this call
 	told    *toldTools     // of pages, when the call came
 
@@ -93,6 +95,7 @@ func (r *reply) reach(ctx context.Context) (b *browse.Browser, err error) {
 		return nil, err
 	}
 	r.browser, r.left = b, b.Left()
+	r.began = r.left
 	if left := r.server.left; left != nil && left.Is(b) {
 		r.was, r.since = left, left.Events()
 	}
@@ -239,6 +242,12 @@ func (r *reply) tabs(ctx context.Context) []string {
 	for i, t := range all {
 		if opens && r.before.IsNew(t) {
 			r.didOpenTab(i)
+		}
+	}
+	if r.began != nil {
+		for _, url := range r.began.Vanished() {
+			r.did("Not by this call: the tab of %s was closed, by its page, or as one of more than --tab-limit of bmcp "+
+				"allows", address(url))
 		}
 	}
 	if r.before != nil {
