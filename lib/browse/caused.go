@@ -63,7 +63,8 @@ func (b *Before) Events() (all []string) {
 	}
 	for _, url := range b.vanishedLocked() {
 		if !t.closed || url != Redacted(t.url) {
-			all = append(all, "The tab of "+url+" was closed: by its page, or as one of more than --tab-limit of bmcp allows")
+			all = append(all, "The tab of "+url+" was closed: by its page, or as one of more than --tab-limit of bmcp "+
+				"allows")
 		}
 	}
 	if n := t.b.opened - b.then.opened; n > 0 {

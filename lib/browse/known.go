@@ -37,8 +37,8 @@ func WentBy(documents int, was, leaving, now string) error {
 	case documents == 0, documents == 1 && leaving != "", plain(was) == plain(now), was == "", was == "about:blank":
 		return nil
 	}
-	return &strayedError{fmt.Sprintf("the page went to %s by itself, and this was meant for %s: nothing was done on the "+
-		"new page. A ref of a new snapshot, or the same call once more, is for that", Redacted(now), Redacted(was))}
+	return &strayedError{fmt.Sprintf("the page went to %s by itself, and this was meant for %s: nothing was done on "+
+		"the new page. A ref of a new snapshot, or the same call once more, is for that", Redacted(now), Redacted(was))}
 }
 
 // strayedError is that of a page that has gone to another address by itself.
@@ -47,8 +47,8 @@ type strayedError struct{ text string }
 func (e *strayedError) Error() string { return e.text }
 
 // ErrNextTab is the error of a tab that is the current one because the other was closed.
-var ErrNextTab error = &strayedError{"the tab that this was meant for was closed, and another is the current one: nothing " +
-	"was done there. The same call once more is for that"}
+var ErrNextTab error = &strayedError{"the tab that this was meant for was closed, and another is the current one: " +
+	"nothing was done there. The same call once more is for that"}
 
 // Strayed returns why what an agent knew of the page then does not hold for the tab that is the current one now, nil if
 // it does.

@@ -21,7 +21,8 @@ func (t *Tab) mark() mark {
 }
 
 func (t *Tab) markLocked() mark {
-	return mark{t.navigations, t.parsings, t.traffic.serial, t.windows, t.b.opened, t.downloads, t.b.vanishings, time.Now()}
+	return mark{t.navigations, t.parsings, t.traffic.serial, t.windows, t.b.opened, t.downloads,
+		t.b.vanishings, time.Now()}
 }
 
 // Times for which one thing that an action has caused is waited for. A request that

@@ -246,8 +246,8 @@ func (r *reply) tabs(ctx context.Context) []string {
 	}
 	if r.began != nil {
 		for _, url := range r.began.Vanished() {
-			r.did("Not by this call: the tab of %s was closed, by its page, or as one of more than --tab-limit of bmcp "+
-				"allows", address(url))
+			r.did("Not by this call: the tab of %s was closed, by its page, or as one of more than --tab-limit of "+
+				"bmcp allows", address(url))
 		}
 	}
 	if r.before != nil {

@@ -80,8 +80,8 @@ func TestNoteOnWhatIsNotKept(t *testing.T) {
 		now = &api.Hibernation{RestoredAt: at(11), Lost: []string{large},
 			Crash: &api.Crash{KeptAt: *kept, EndedAt: record.Time{Time: kept.Add(3100 * time.Millisecond)}}}
 		l.ID, l.ended = "two", "it crashed"
-		says("it has crashed", "its pages were reloaded. Logins and stored data are as they were 3s before it ended, at "+
-			"10:15:30 UTC: what has changed since is lost. ", "missing or older: "+large+". What was typed")
+		says("it has crashed", "its pages were reloaded. Logins and stored data are as they were 3s before it ended, "+
+			"at 10:15:30 UTC: what has changed since is lost. ", "missing or older: "+large+". What was typed")
 		now.Crash, now.Lost = nil, nil
 		l.ID = "three"
 		says("it was saved before", "Logins and stored data are as before. ")

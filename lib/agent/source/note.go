@@ -200,7 +200,8 @@ func SeenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Ses
 // hibernated.
 const (
 	lostPages     = "Pages that were open before are gone, and logins unless a profile keeps them: navigate again."
-	reloadedPages = "What was typed into the pages is gone, and so are the elements of earlier snapshots: take a new one."
+	reloadedPages = "What was typed into the pages is gone, and so are the elements of earlier snapshots: take a " +
+		"new one."
 )
 
 // Text is for the agent.
