@@ -245,7 +245,7 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 	m := w.MCP(nil, "--mcp", "a="+cmdtest.FakeChild())
 	for _, name := range []string{"./evil.sh", w.Dir + "/evil.sh", "firefox", "../evil.sh", ""} {
 		r := m.Tool("coordinator_launch_browser", fmt.Sprintf(`{"browserType":%q}`, name)).Tool(t)
-		if want := fmt.Sprintf("browserType must be one of chrome, edge, chromium, brave, "+
+		if want := fmt.Sprintf("### Error\nbrowserType must be one of chrome, edge, chromium, brave, "+
 			"chrome-headless-shell, not %q", name); !r.IsError || r.Content[0].Text != want {
 			t.Errorf("%q: %+v", name, r)
 		}
@@ -254,7 +254,7 @@ func TestMCPLaunchRunsNoProgram(t *testing.T) {
 		t.Error("the program was run")
 	}
 	r := m.Tool("coordinator_launch_browser", `{"headles":true}`).Tool(t)
-	if !r.IsError || r.Content[0].Text != `there is no argument "headles": did you mean headless?` {
+	if !r.IsError || r.Content[0].Text != "### Error\nthere is no argument \"headles\": did you mean headless?" {
 		t.Errorf(`got %+v, want an error with 'there is no argument "headles": did you mean headless?'`, r)
 	}
 	// The tools that tell the status say its form once.
@@ -371,7 +371,8 @@ func TestMCPChildrenMoveNoTerminal(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.MCP(nil, "--mcp", "a="+cmdtest.FakeChild())
 	const clean = `\x1b[2Jred\x1b]0;title\x07`
-	if r := m.Tool("colors", "{}").Tool(t); !r.IsError || r.Content[0].Text != "child a ended (exit status 7): "+clean {
+	want := "### Error\nchild a ended (exit status 7): " + clean
+	if r := m.Tool("colors", "{}").Tool(t); !r.IsError || r.Content[0].Text != want {
 		t.Errorf("%+v", r)
 	}
 	m.End()

@@ -101,8 +101,13 @@ func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
 	h := held{id: jsonrpc.GetString(params, "sessionId"), from: from, params: params}
 	waits := string(jsonrpc.Get(params, "waitingForDebugger")) == "true"
 	t := b.updateTargetLocked(info)
+	if !waits { // to be told to resume, it might resume for another watcher, too
+		from.Send("", "Target.detachFromTarget", map[string]string{"sessionId": h.id})
+	}
 	if t == nil {
-		h.resume()
+		if waits {
+			h.resume()
+		}
 		return
 	}
 	if waits && t.pause == nil && !t.watched {
@@ -116,16 +121,16 @@ func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
 		}
 	}
 	if t.pause == nil { // it runs
-		h.resume()
+		if waits {
+			h.resume()
+		}
 		if from == b.watcher {
 			t.session.autoAttachLocked(t)
 		}
 		return
 	}
 	t.pause.seen++
-	if !waits {
-		h.resume()
-	} else {
+	if waits {
 		t.pause.held = append(t.pause.held, h)
 		b.giveToRootLocked(t, len(t.pause.held)-1)
 	}

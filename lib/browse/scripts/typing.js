@@ -62,8 +62,19 @@ function goesOn(at) {
   return true
 }
 
+// isInFocus says whether the document is the one of its page that has the focus. A page of Firefox in the background
+// gets keys, too, though it has no focus.
+function isInFocus() {
+  for (let w = window; w !== top; w = w.parent) {
+    const frame = w.frameElement
+    if (!frame) return document.hasFocus() // of another site
+    if (focused(frame.ownerDocument) !== frame) return false
+  }
+  return true
+}
+
 // hasKeys says whether keys would come to the field.
-const hasKeys = () => !typing.stray && document.hasFocus() && (holds(focused()) || goesOn(focused())) &&
+const hasKeys = () => !typing.stray && isInFocus() && (holds(focused()) || goesOn(focused())) &&
   !inertBy(typing.host)
 
 // lost says where the focus is in place of the field.
