@@ -432,7 +432,7 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 	w.Pool("_A_INSTANCES=1", "_A_TIMEOUT=3s", "_B_INSTANCES=1", "_B_TIMEOUT=0", "_A_IS_DEFAULT=true")
 	m := w.MCP(nil, "--pool", "--mcp", "kid="+cmdtest.FakeChild())
 	const late = "child kid did not answer the call within 3s (TIMEOUT of pool A): it was cancelled"
-	if r := m.Tool("silent", "{}").Tool(t); !r.IsError || r.Content[0].Text != late {
+	if r := m.Tool("silent", "{}").Tool(t); !r.IsError || r.Content[0].Text != "### Error\n"+late {
 		t.Errorf("got %+v, want the error %q", r, late)
 	}
 	cmdtest.Until(t, "the child is told", func() bool { return strings.Contains(m.Errs.String(), "kid: cancelled") })

@@ -456,7 +456,7 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 	holder.Start()
 	cmdtest.Until(t, "it is held", func() bool { return p.Status().Summary.Leased == 1 })
 	p.Cmd.Process.Signal(syscall.SIGTERM)
-	cmdtest.Until(t, "no lease is given", func() bool { return w.Run("bpool", "lease").Code == 75 })
+	cmdtest.Until(t, "no lease is given", func() bool { return w.Run("bpool", "lease", "--timeout", "0").Code == 75 })
 	cmdtest.Until(t, "it says for whom it waits", func() bool {
 		return strings.Contains(p.Errs.String(), fmt.Sprintf("stopping: waiting up to 1m0s for 1 lease (cat (%d) for ",
 			holder.Process.Pid))

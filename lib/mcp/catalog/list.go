@@ -70,7 +70,7 @@ const (
 	// and others leave a tool out whose name is longer.
 	maxToolName = 64
 	// maxTools bounds the tools of one child: more are no use to a model.
-	maxTools = 1000
+	maxTools = 2000
 	// maxGiven bounds the names that are kept for a host.
 	maxGiven = 80_000
 )
