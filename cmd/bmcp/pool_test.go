@@ -49,7 +49,7 @@ func TestMCPPrivatePool(t *testing.T) {
 	cmdtest.Until(t, "its browser has failed", func() bool {
 		r := bad.Tool("echo", "{}").Tool(t)
 		advice = regexp.MustCompile(`\(bpool (status A --socket \S+) shows them`).FindStringSubmatch(r.Text())
-		return advice != nil && strings.HasPrefix(r.Text(), "Default pool 'A' has no healthy instances.")
+		return advice != nil && strings.HasPrefix(r.Text(), "### Error\nDefault pool 'A' has no healthy instances.")
 	})
 	w.Run("bpool", strings.Fields(advice[1])...).Wants(t, 0, "")
 	bad.End()
