@@ -161,9 +161,10 @@ func (s *Session) readChanged(ctx context.Context) (read bool, err error) {
 			delete(s.running.gaps, origin)
 		}
 		b.mu.Unlock()
-		if isNew && len(lost) > 0 {
-			b.log.Warn("a session is kept without some of its storage", "origin", origin, "lost",
-				strings.Join(lost, "; "))
+		for _, gap := range lost {
+			if isNew {
+				b.log.Warn("a session is kept without some of its storage", "lost", origin+": "+gap)
+			}
 		}
 	}
 	return true, nil
