@@ -305,7 +305,7 @@ func (r *modelRun) run(events []byte) {
 	}
 	for _, c := range r.calls {
 		if c.state == modelOpen || c.state == modelAsking {
-			r.hears("%s fails: %s", c.id, source.ErrEnded)
+			r.hears("%s fails: ### Error\n%s", c.id, source.ErrEnded)
 		}
 	}
 	r.close()

@@ -114,8 +114,8 @@ func TestNamesOfTools(t *testing.T) {
 	}
 	h.says(1, 2, mcp.OfHandshake, many...)
 	listed := h.lists[1].Tools(mcp.OfHandshake)
-	if h.where(1, mcp.OfHandshake, "t999") == "" || h.where(1, mcp.OfHandshake, "t1000") != "" ||
-		!slices.Contains(listed.Notes, "7 tools of a-child-of-a-long-na are left out: it has more than 1000") {
+	if h.where(1, mcp.OfHandshake, "t1999") == "" || h.where(1, mcp.OfHandshake, "t2000") != "" ||
+		!slices.Contains(listed.Notes, "7 tools of a-child-of-a-long-na are left out: it has more than 2000") {
 		t.Errorf("of %d tools there are %d, with the notes %.500q", len(many), len(listed.Listed), listed.Notes)
 	}
 }
