@@ -35,9 +35,10 @@ func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
 func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
 	opened, err := t.Navigate(ctx, url)
 	if errors.Is(err, browse.ErrUnborn) {
-		if t, err = t.Replace(ctx); err == nil {
-			opened, err = t.Navigate(ctx, url)
+		if t, err = t.Replace(ctx); err != nil {
+			return r.didOpen(opened, err, false)
 		}
+		opened, err = t.Navigate(ctx, url)
 	}
 	return r.didOpen(opened, err, t.HasDialog())
 }
