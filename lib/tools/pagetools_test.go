@@ -72,7 +72,8 @@ func toolSite(t *testing.T) (url string, called <-chan struct{}, gate chan<- str
 			fmt.Fprint(w, `<script>tool('pay', ({ card }) => text(location.search + ' got ' + card), { inputSchema: {
 				type: 'object', properties: { card: { type: 'string' } } } })
 				tool('leaves', () => new Promise(() => { location = '/never' }))
-				tool('orders', () => { location = '/never'; return text('ordered') })</script>`)
+				tool('orders', () => { location = '/never'; return text('ordered') })
+				console.log('the tools of ' + location.search)</script>`)
 		case "/never":
 			<-r.Context().Done()
 		case "/inner":
@@ -170,16 +171,20 @@ func TestPageTools(t *testing.T) {
 	run("elsewhere", func(t *testing.T, h *host) {
 		other := strings.Replace(site, "127.0.0.1", "localhost", 1)
 		pay := `{"name":"pay","arguments":{"card":"4111"}}`
+		says := func(want string) {
+			t.Helper()
+			for end := time.Now().Add(time.Minute); !strings.Contains(h.wants(false, "", "browser_console_messages",
+				"{}"), want); {
+				if time.Now().After(end) {
+					t.Fatalf("the console does not say %q", want)
+				}
+			}
+		}
 		goes := func(script, want string) {
 			t.Helper()
 			h.wants(false, "", "browser_evaluate", `{"function":"() => { fetch('/gate').then(() => { `+script+` }) }"}`)
 			gate <- struct{}{}
-			for end := time.Now().Add(time.Minute); !strings.Contains(h.wants(false, "", "browser_console_messages",
-				"{}"), want); {
-				if time.Now().After(end) {
-					t.Fatalf("the page has not gone by %s", script)
-				}
-			}
+			says(want)
 		}
 		open(h, "/pay?bank")
 		goes("location = '"+other+"/pay?evil'", "The page went to "+other)
@@ -213,19 +218,9 @@ func TestPageTools(t *testing.T) {
 		h.wants(false, "", "browser_evaluate", `{"function":"() => { fetch('/gate').then(() => { `+
 			`document.querySelector('iframe').src = '/pay?moved' }) }"}`)
 		gate <- struct{}{}
-		s, isError, _ := h.call("browser_page_tool", framed)
-		for end := time.Now().Add(time.Minute); strings.Contains(s, "?framed got") && time.Now().Before(end); {
-			s, isError, _ = h.call("browser_page_tool", framed)
-		}
-		if !isError || !strings.Contains(s, "nothing was called") {
-			t.Errorf("when the frame has gone to another page: %s", s)
-		}
-		for end := time.Now().Add(time.Minute); !strings.Contains(s, "?moved got") && time.Now().Before(end); {
-			s, _, _ = h.call("browser_page_tool", framed) // the new one may not have been there yet
-		}
-		if !strings.Contains(s, "?moved got") {
-			t.Errorf("the tool of the frame's new page: %s", s)
-		}
+		says("the tools of ?moved")
+		h.wants(true, "nothing was called", "browser_page_tool", framed)
+		h.wants(false, "?moved got 4111", "browser_page_tool", framed)
 	})
 	run("dialog", func(t *testing.T, h *host) {
 		open(h, "/shop")

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -96,13 +97,10 @@ func run(patterns []string) error {
 	if s.launch, err = s.launchCPU(); err != nil {
 		return err
 	}
-	// A machine on which each test computes for long has half as many at once: they
-	// would keep each other waiting, and take no less time.
-	atOnce := func(usually int) string {
-		if s.launch > 2*usualLaunch {
-			usually /= 2
-		}
-		return fmt.Sprintf("-parallel=%d", usually)
+	// On a slower machine fewer run at once: they would keep each other waiting beyond what a person would call hung,
+	// and take no less time.
+	atOnce := func(usually float64) string {
+		return fmt.Sprintf("-parallel=%.0f", math.Ceil(usually/s.slower()))
 	}
 	built := time.Now()
 	// Most of them wait for others most of the time, so they run side by side: lib's
@@ -193,7 +191,7 @@ func (s *suite) test(packages []string, race bool, flags ...string) {
 	}
 	// Vet is lint's; without tables for a debugger the tests are linked faster.
 	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-trimpath", "-ldflags=-s -w", "-tags", tags,
-		"-timeout=20m", "-exec", self + " hold " + s.dir}, flags...)
+		fmt.Sprintf("-timeout=%.0fm", 20*s.slower()), "-exec", self + " hold " + s.dir}, flags...)
 	if race {
 		args = append(args, "-race")
 	}
@@ -201,7 +199,8 @@ func (s *suite) test(packages []string, race bool, flags ...string) {
 		args = append(args, coverFlags...)
 	}
 	args = append(args, packages...)
-	env := append(os.Environ(), "BTOOLS_TEST_BIN="+s.dir+"/bin", cgo(race))
+	env := append(os.Environ(), "BTOOLS_TEST_BIN="+s.dir+"/bin", fmt.Sprintf("BTOOLS_TEST_SLOWER=%.2f", s.slower()),
+		cgo(race))
 	if s.cover {
 		os.Mkdir(s.dir+"/cover", 0o700)
 		env = append(env, "BTOOLS_TEST_COVER="+s.dir+"/cover") // GOCOVERDIR is go test's own
@@ -332,7 +331,7 @@ func (s *suite) report(before []string, parts string, took time.Duration) error 
 	if cpu <= maxCPU || os.Getenv("LONG") != "" || s.race || s.cover {
 		return nil
 	}
-	bound := time.Duration(float64(maxCPU) * max(1, s.launch.Seconds()/usualLaunch.Seconds()))
+	bound := time.Duration(float64(maxCPU) * s.slower())
 	fmt.Printf("a launch of a browser takes %.2f s of processor time here, so the tests may take %.0f s\n",
 		s.launch.Seconds(), bound.Seconds())
 	if cpu > bound {
@@ -366,6 +365,9 @@ func (s *suite) launchCPU() (time.Duration, error) {
 	slices.Sort(all)
 	return all[len(all)/2], nil
 }
+
+// slower returns how many times as long as usual a machine takes for a launch, 1 at least.
+func (s *suite) slower() float64 { return max(1, s.launch.Seconds()/usualLaunch.Seconds()) }
 
 // strays are files outside the directories of tests that programs have made
 // there for want of a shorter name, or browsers on their own.
