@@ -107,6 +107,9 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "bmcp call snapshot"},
 	{parsed, "bmcp call click e6"},
 	{parsed, "bmcp call take_screenshot --save page.png"},
+	{parsed, "bmcp call --session two navigate https://example.com"}, // TestCallBeside
+	{parsed, "seq 9 | xargs -P3 -I@ sh -c 'bmcp call --bind-pid $$ navigate https://example.com/@ &&\n" +
+		"    bmcp call --bind-pid $$ --save @.png take_screenshot'"},
 	{run, "bmcp skill --install .claude/skills"},
 	{parsed, "blaunch --no-headless --state-save shop --url https://shop.example/login"},
 	{parsed, "blaunch --no-headless --extension -f joined.http_url"},

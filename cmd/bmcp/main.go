@@ -144,6 +144,8 @@ func main() {
 					"bmcp call navigate https://example.com",
 					"bmcp call snapshot        # what is on the page, with a ref for each element",
 					"bmcp call click e5",
+					"seq 9 | xargs -P3 -I@ sh -c 'bmcp call --bind-pid $$ navigate https://example.com/@ &&",
+					"  bmcp call --bind-pid $$ --save @.txt get_markdown'   # at the same time, each its own session",
 				},
 				Do: command.Call, Help: command.CallHelp,
 				Values: map[string]cli.Values{"TOOL": command.OfferCall, "ARG": command.OfferCall,

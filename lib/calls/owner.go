@@ -89,6 +89,8 @@ type caller struct {
 	owned bool          // by a process: else the session belongs to the user
 	// like is the key of a session of another owner with that name, which the same program has run; "": none.
 	like string
+	// above are the processes above the call, if its session has neither a name nor an owner that was named.
+	above []proc.Ancestor
 }
 
 // of returns whose session a target names: the socket tells which program calls.
@@ -99,7 +101,8 @@ func (t *Target) of(ctx context.Context) (c caller) {
 	if c.named = t.Session != ""; t.Owner != nil {
 		c.owner, c.owned = proc.Ancestor{Identity: *t.Owner}, true
 	} else if !c.named && isSeen {
-		c.owner, rest, c.owned = ownerOf(proc.Ancestors(peer.PID))
+		c.above = proc.Ancestors(peer.PID)
+		c.owner, rest, c.owned = ownerOf(c.above)
 	}
 	switch {
 	case c.named:

@@ -80,6 +80,7 @@ type session struct {
 	notes   []string // for the first call
 	calls   int      // that run
 	used    time.Time
+	by      proc.Ancestor // who made the latest call; no PID: unknown, or the session has a name
 	timer   wait.Timer
 	page    page
 }
@@ -324,6 +325,7 @@ func (r *Request) read(all *toolline.Tools) (tool toolline.Tool, arguments json.
 // the service that has the session, or is to begin it.
 func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []string, to string, err error) {
 	who := t.of(ctx)
+	s.awaitEnd(ctx, &who)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for x = s.sessions[who.key]; x != nil && x.ctx.Err() != nil; x = s.sessions[who.key] { // it is about to end
@@ -366,6 +368,16 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 		return nil, nil, "", &control.Error{Code: control.SessionExists, Message: "the session has begun with other " +
 			"options: " + cmp.Or(strings.Join(shown(x.options), " "), "none"),
 			Hint: "bmcp end ends it; --session NAME starts another one beside it"}
+	default:
+		if other, ok := x.besideLocked(&who, time.Now()); ok {
+			return nil, nil, "", errBeside(other)
+		}
+		if x.calls > 0 && !x.named {
+			notes = append(notes, noteOverlap)
+		}
+	}
+	if by, ok := callerAmong(who.above); ok && !x.named {
+		x.by = by
 	}
 	x.calls++
 	x.timer.Stop()
