@@ -22,6 +22,7 @@ var cases = []Case{
 	{"blaunch", "chromium: launches", launches("chromium", "≤ 1.08")},
 	{"blaunch", "chrome-headless-shell: launches", launches("chrome-headless-shell", "≤ 1.15")},
 	{"blaunch", "supervisor memory", supervisor},
+	{"killed", "servers killed by SIGKILL", killedServers},
 	{"bfind", "bfind", finder},
 	{"bport", "bport", ports},
 	{"state", "64 processes that update the state", writers},

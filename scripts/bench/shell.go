@@ -98,7 +98,12 @@ func (s *shellTool) stop() {
 
 // processes are those that the tool has started.
 func (s *shellTool) processes() (pids []int) {
-	mark := []byte(shellMark + "=" + filepath.Base(s.program[0]) + "\x00")
+	return marked(shellMark + "=" + filepath.Base(s.program[0]))
+}
+
+// marked returns the processes that have a variable.
+func marked(assignment string) (pids []int) {
+	mark := []byte(assignment + "\x00")
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range all {
 		b, _ := os.ReadFile(path)
