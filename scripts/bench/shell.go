@@ -30,8 +30,8 @@ type shellTool struct {
 	batch   func(n int) (args []string, input string) // nil: it has none
 }
 
-// shellMark is a variable of all that a tool starts, whose value is its name.
-const shellMark = "BENCH_SHELL"
+// mark is a variable of all that the tool starts: one that the service of bmcp call keeps.
+func (s *shellTool) mark() string { return "TMPDIR=" + dir + "/" + filepath.Base(s.program[0]) }
 
 func shellTools() (ours, agentBrowser, playwright *shellTool) {
 	path := output(bin+"bfind", "--no-input", "--type", "chromium", "--first", "-f", "browser.path")
@@ -62,7 +62,7 @@ func shellTools() (ours, agentBrowser, playwright *shellTool) {
 func (s *shellTool) command(argv ...string) *exec.Cmd {
 	c := command(argv[0], argv[1:]...)
 	c.Dir = dir
-	c.Env = append(append(c.Env, "HOME="+dir, shellMark+"="+filepath.Base(s.program[0])), s.env...)
+	c.Env = append(append(c.Env, "HOME="+dir, s.mark()), s.env...)
 	return c
 }
 
@@ -97,13 +97,11 @@ func (s *shellTool) stop() {
 }
 
 // processes are those that the tool has started.
-func (s *shellTool) processes() (pids []int) {
-	return marked(shellMark + "=" + filepath.Base(s.program[0]))
-}
+func (s *shellTool) processes() (pids []int) { return marked(s.mark()) }
 
-// marked returns the processes that have a variable.
+// marked returns the processes that have a variable whose value begins so.
 func marked(assignment string) (pids []int) {
-	mark := []byte(assignment + "\x00")
+	mark := []byte(assignment)
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range all {
 		b, _ := os.ReadFile(path)
@@ -120,6 +118,7 @@ func shells(b *bench) {
 	tools := []*shellTool{ours, agent, cli}
 	url := b.serve(counters) + "/?7"
 	for _, s := range tools {
+		check(os.MkdirAll(strings.TrimPrefix(s.mark(), "TMPDIR="), 0o700))
 		b.atEnd(s.stop)
 	}
 	stop := func() { // one that runs beside it slows another down
@@ -184,7 +183,7 @@ func shells(b *bench) {
 	large := b.serve(thousands)
 	ours.call("big", ours.open, large)
 	agent.call("big", agent.open, large)
-	texts := []string{ours.call("big", "snapshot", "interactive=true"), agent.call("big", "snapshot", "-i")}
+	texts := []string{ours.call("big", "--max-inline", "0", "snapshot", "interactive=true"), agent.call("big", "snapshot", "-i")}
 	var size [2]int // of the lines of links, buttons and fields: theirs has headings, too
 	var which [2]string
 	for i, text := range texts {
