@@ -160,6 +160,7 @@ type Request struct {
 	began               float64 // Chrome's clock, in seconds
 	at                  time.Time
 	serial              int
+	isMain              bool // for a document of the main frame
 }
 
 // traffic are the requests of a document.
@@ -169,13 +170,27 @@ type traffic struct {
 	serial int // of the last request of the tab
 }
 
-// begin forgets the requests of other documents.
-func (tr *traffic) begin(loader string) {
-	tr.all = slices.DeleteFunc(tr.all, func(r *Request) bool { return r.loader != loader })
+// begin forgets the requests of other documents, but for those of one that the main frame waits for: the first, empty
+// document of a tab may be told of after the request for the next one.
+func (tr *traffic) begin(loader string, earlier []document) {
+	next := ""
+	for _, r := range tr.all {
+		switch {
+		case r.loader == loader:
+			next = ""
+		case r.isMain && r.Failure == "" && !IsEmpty(r.Status) && !hasLoader(earlier, r.loader):
+			next = r.loader
+		}
+	}
+	tr.all = slices.DeleteFunc(tr.all, func(r *Request) bool { return r.loader != loader && r.loader != next })
 	tr.byID = map[string]*Request{}
 	for _, r := range tr.all {
 		tr.byID[r.id] = r
 	}
+}
+
+func hasLoader(all []document, loader string) bool {
+	return slices.ContainsFunc(all, func(d document) bool { return d.loader == loader })
 }
 
 // addTraffic records an event of the network.
@@ -208,7 +223,8 @@ func (t *Tab) addTraffic(from *target, e cdp.Event) {
 		tr.serial++
 		r := &Request{Method: p.Request.Method, URL: p.Request.URL, Type: strings.ToLower(p.Type),
 			Sent: p.Request.Headers, Body: p.Request.PostData, id: p.RequestID, session: from.session,
-			loader: p.LoaderID, began: p.Timestamp, at: time.Now(), serial: tr.serial}
+			loader: p.LoaderID, began: p.Timestamp, at: time.Now(), serial: tr.serial,
+			isMain: p.FrameID == t.main.id && p.RequestID == p.LoaderID}
 		tr.all = append(tr.all, r)
 		tr.byID[p.RequestID] = r
 	case "Network.responseReceived":

@@ -100,7 +100,7 @@ func (t *Tab) committed(loader, url string) {
 	t.navigations++
 	t.toolsGone("", "")
 	t.sinceNav = len(t.console)
-	t.traffic.begin(loader)
+	t.traffic.begin(loader, t.documents)
 }
 
 // navigation is one that has begun.

@@ -468,6 +468,16 @@ func TestTools(t *testing.T) {
 		h.does(t, "browser_fetch", `{"url":"{site}/large"}`,
 			"The body is longer: these are its first 8388608 bytes.", "üüü")
 		h.does(t, "browser_fetch", `{"url":"{site}/none"}`, "Status: 404 Not Found", "404 page not found")
+
+		// Those of a tab that a link opens, from its first one.
+		open(t, "/empty")
+		h.does(t, "browser_evaluate", `{"function":"() => { document.body.innerHTML = '<a target=_blank `+
+			`href=/traffic>pop</a>' }"}`)
+		h.does(t, "browser_click", `{"target":"text=pop"}`, "Opened tab 1")
+		h.does(t, "browser_tabs", `{"action":"select","index":1}`)
+		h.does(t, "browser_wait_for", `{"text":"all there"}`)
+		h.does(t, all, `{"static":true}`, "1. [GET] {site}/traffic => [200] OK", "[GET] {site}/picture.png", "/data")
+		h.does(t, "browser_tabs", `{"action":"close","index":1}`)
 	})
 
 	// While a dialog is open, each tool that cannot work says what is to be done.
