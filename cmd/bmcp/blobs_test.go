@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"image"
+	"image/png"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -91,9 +93,20 @@ func TestBlobs(t *testing.T) {
 		}
 	})
 	t.Run("images", func(t *testing.T) {
+		part := func(data []byte) string {
+			return fmt.Sprintf(`{"type":"image","mimeType":"image/png","data":%q}`, base64.StdEncoding.EncodeToString(data))
+		}
+		picture := func(width int) []byte {
+			var b bytes.Buffer
+			if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, width, 1))); err != nil {
+				t.Fatal(err)
+			}
+			return b.Bytes()
+		}
 		image := func(size int) string {
-			return fmt.Sprintf(`{"content":[{"type":"image","mimeType":"image/png","data":%q}]}`,
-				base64.StdEncoding.EncodeToString(make([]byte, size)))
+			data := make([]byte, size)
+			copy(data, picture(3))
+			return `{"content":[` + part(data) + `]}`
 		}
 		if items := itemsOf(t, m.Tool("give", give(image(100_000)))); len(items) != 1 || items[0].Type != "image" {
 			t.Errorf("an image of 100 kB is not in its place: %d items", len(items))
@@ -101,6 +114,21 @@ func TestBlobs(t *testing.T) {
 		r := m.Tool("give", give(image(4_000_000)))
 		if kept := keptOf(t, r); len(kept) != 1 || kept[0].Type != "image/png" || len(r.Line) > 2000 {
 			t.Errorf("an image of 4 MB: %.500s", r.Line)
+		}
+		// What models do not take is none, whatever it says of itself; nor is it when the blob is read.
+		for what, data := range map[string][]byte{"text": []byte("not a png"), "30,000 pixels": picture(30_000)} {
+			r := m.Tool("give", give(`{"content":[`+part(data)+`]}`))
+			kept := keptOf(t, r)
+			if len(kept) != 1 || strings.Contains(r.Line, `"image"`) {
+				t.Fatalf("%s: %.500s", what, r.Line)
+			}
+			if r = m.Tool("browser_get_blob", `{"uri":"`+kept[0].URI+`"}`); strings.Contains(r.Line, `"type":"image"`) {
+				t.Errorf("%s, read: %.500s", what, r.Line)
+			}
+		}
+		many := `{"content":[` + strings.Repeat(part(picture(3))+",", 30) + part(picture(3)) + `]}`
+		if n := strings.Count(m.Tool("give", give(many)).Line, `"type":"image"`); n != 20 {
+			t.Errorf("of 31 images there are %d", n)
 		}
 		sound := `{"content":[{"type":"audio","mimeType":"audio/wav","data":"` + strings.Repeat("AAAA", 1000) + `"}]}`
 		if kept := keptOf(t, m.Tool("give", give(sound))); len(kept) != 1 || !strings.HasSuffix(kept[0].URI, ".wav") {

@@ -1,9 +1,6 @@
 package blobs
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // types are the MIME types that have an extension of their own.
 var types = []struct{ ext, mime string }{
@@ -47,11 +44,6 @@ func TypeOf(ext string) string {
 		}
 	}
 	return "application/octet-stream"
-}
-
-// IsShownImage reports whether data of a MIME type is an image that models take.
-func IsShownImage(mimeType string) bool {
-	return slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, mimeType)
 }
 
 // IsText reports whether data of a MIME type is text.

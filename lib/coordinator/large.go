@@ -81,9 +81,10 @@ func (a *answer) isLarge() bool {
 	if a.Method != "tools/call" || p == nil {
 		return false
 	}
-	f, _, ok := a.form(p.sup.child)
+	f, image, ok := a.form(p.sup.child)
 	return ok && (f.Text > 0 && len(a.result) > f.Text || f.Data > 0 &&
-		(len(a.result) > f.Data || bytes.Contains(a.result, []byte(`"blob":`))))
+		(len(a.result) > f.Data || bytes.Contains(a.result, []byte(`"blob":`))) ||
+		image > 0 && bytes.Contains(a.result, []byte(`"image"`)))
 }
 
 // shrunk is the result of a call with as much of it as an agent takes.

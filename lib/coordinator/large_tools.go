@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -128,8 +129,8 @@ func (s *Server) getBlob(_ context.Context, req *request, args json.RawMessage) 
 	case ok:
 		limit = max(1, b.Size)
 	}
-	whole := b.MIMEType() != "image/svg+xml" && p.Offset == 0 && p.Limit == nil &&
-		b.Size <= results.MaxImage/4*3 && blobs.IsShownImage(b.MIMEType())
+	whole := p.Offset == 0 && p.Limit == nil && b.Size <= results.MaxImage/4*3 &&
+		strings.HasPrefix(b.MIMEType(), "image/") && isImage(f, b)
 	switch {
 	case whole:
 		limit = b.Size
@@ -163,6 +164,13 @@ func (s *Server) getBlob(_ context.Context, req *request, args json.RawMessage) 
 	}
 	note += fmt.Sprintf(". %s]", results.BlobStored(b))
 	return &mcp.CallToolResult{Content: []mcp.Content{content, mcp.NewTextContent(note)}}, nil
+}
+
+// isImage reports whether a blob is an image that models take.
+func isImage(f io.ReaderAt, b blobs.Blob) bool {
+	data := make([]byte, b.Size)
+	_, err := io.ReadFull(io.NewSectionReader(f, 0, b.Size), data)
+	return err == nil && blobs.ImageType(data) == b.MIMEType()
 }
 
 // wholeRunes is a part of a text without the beginning of a character at its end;

@@ -315,7 +315,8 @@ func TestChildThatClosesItsOutput(t *testing.T) {
 // Images of results that a bulk call returns are images, not text; those of
 // others are not there.
 func TestBulkImages(t *testing.T) {
-	const image = `{"type":"image","data":"aW1hZ2U=","mimeType":"image/png","x-unknown":1.0}`
+	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+	const image = `{"type":"image","data":"` + pixel + `","mimeType":"image/png","x-unknown":1.0}`
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, lists(echoTool+","+strings.Replace(echoTool, "echo", "image", 1),
 			func(_ *fakeProgram, m *jsonrpc.Message) (string, *jsonrpc.Error) {
@@ -332,7 +333,7 @@ func TestBulkImages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Count(got, image+","+image+"]") != 1 || strings.Count(got, "aW1hZ2U=") != 2 {
+		if strings.Count(got, image+","+image+"]") != 1 || strings.Count(got, pixel) != 2 {
 			t.Errorf("got %s, want the 2 images that were asked for, as they were", got)
 		}
 		results := string(jsonrpc.Get(m.Result, "structuredContent", "results"))

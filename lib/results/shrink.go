@@ -42,6 +42,8 @@ const (
 	// MaxImage is the size of an image in base64 that a model still takes. A
 	// model has to see an image: smaller ones stay in the result.
 	MaxImage = 4 << 20
+	// maxImages is how many images a result has at most.
+	maxImages = 20
 	// blobTimeout is how long a result waits for the disk.
 	blobTimeout = 30 * time.Second
 )
@@ -66,6 +68,7 @@ type shrinking struct {
 	content []json.RawMessage
 	stored  []json.RawMessage // what is kept
 	shown   int               // bytes of text
+	images  int               // that are shown to a model
 	changed bool
 }
 
@@ -96,7 +99,16 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 				sh.addText(ctx, whole)
 			}
 			first = false
-		case !sh.isData(kind, item) || !sh.addData(ctx, kind, item):
+		case kind == "image" && sh.Image > 0 && sh.images >= maxImages:
+			sh.addContent(fmt.Sprintf("[An image is left out: a result has at most %d]", maxImages))
+		case !sh.isData(kind, item):
+			if sh.content = append(sh.content, item); kind == "image" {
+				sh.images++
+			}
+		case sh.addData(ctx, kind, item):
+		case kind == "image":
+			sh.addContent("[An image that models do not take is left out]")
+		default:
 			sh.content = append(sh.content, item)
 		}
 	}
@@ -183,7 +195,12 @@ func closed(beginning string) string {
 func (sh *shrinking) isData(kind string, item json.RawMessage) bool {
 	switch kind {
 	case "image":
-		return len(jsonrpc.Get(item, "data")) > limit(cmp.Or(sh.Image, sh.Data))
+		data := jsonrpc.GetString(item, "data")
+		if sh.Image == 0 || len(data) > sh.Image {
+			return len(data) > limit(cmp.Or(sh.Image, sh.Data))
+		}
+		is, err := base64.StdEncoding.DecodeString(data)
+		return err != nil || blobs.ImageType(is) != jsonrpc.GetString(item, "mimeType")
 	case "audio":
 		return len(jsonrpc.Get(item, "data")) > limit(sh.Data)
 	case "resource":

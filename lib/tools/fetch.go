@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/html/charset"
 
+	"btools/lib/blobs"
 	"btools/lib/browse"
 )
 
@@ -93,8 +94,8 @@ func (r *reply) response(got *browse.Response) {
 		r.say("The body is empty.")
 	case isText([]byte(text)):
 		r.say("%s", fenced(language(kind), text))
-	case strings.HasPrefix(kind, "image/") && len(got.Body) < 5<<20:
-		r.image(got.Body, kind)
+	case !got.Cut && blobs.ImageType(got.Body) != "" && !r.server.NoImages:
+		r.image(got.Body, blobs.ImageType(got.Body))
 	default:
 		if kind == "" {
 			kind = "application/octet-stream"

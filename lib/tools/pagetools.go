@@ -243,29 +243,42 @@ func (r *reply) output(a browse.ToolAnswer) (lines []string, err error) {
 	case len(content) == 0 || content[0] != '[':
 		lines = append(lines, fenced("json", string(a.Output)))
 	}
+	more := 0
 	for part := range jsonrpc.Elements(content) {
 		switch kind := jsonrpc.GetString(part, "type"); {
 		case kind == "text":
 			lines = append(lines, fenced("", jsonrpc.GetString(part, "text")))
-		case kind == "image" && r.picked(part):
 		case kind == "image" && r.server.NoImages:
 			lines = append(lines, "The tool has answered with an image, and images are left out (--image-responses).")
+		case kind == "image" && len(r.images) >= maxImages:
+			more++
+		case kind == "image" && r.picked(part, a.Tool.Of.Page):
 		default:
 			lines = append(lines, fenced("json", string(part)))
 		}
 	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("%d more images are left out: a result has at most %d.", more, maxImages))
+	}
 	return lines, err
 }
 
-// picked adds an image of a page's tool to the result, if it is one.
-func (r *reply) picked(part json.RawMessage) bool {
-	kind := jsonrpc.GetString(part, "mimeType")
+// maxImages is how many images a result has at most.
+const maxImages = 20
+
+// picked adds what a page's tool has answered as an image to the result: as an image if it is one that models take, and
+// else as data. It reports false if it is neither.
+func (r *reply) picked(part json.RawMessage, page string) bool {
 	data, err := base64.StdEncoding.DecodeString(jsonrpc.GetString(part, "data"))
-	is := err == nil && !r.server.NoImages && blobs.IsShownImage(kind)
-	if is {
-		r.image(data, kind)
+	if err != nil || len(data) == 0 {
+		return false
 	}
-	return is
+	if kind := blobs.ImageType(data); kind != "" {
+		r.image(data, kind)
+	} else {
+		r.data(data, blobs.TypeOf(blobs.ExtOf(jsonrpc.GetString(part, "mimeType"))), browse.Redacted(page))
+	}
+	return true
 }
 
 // lateAnswers are those of calls that waited for a person, or for a dialog.

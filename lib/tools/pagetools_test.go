@@ -31,7 +31,10 @@ func toolSite(t *testing.T) (url string, called <-chan struct{}, gate chan<- str
 			return
 		}
 		if r.URL.Path == "/gate" {
-			<-open
+			select {
+			case <-open:
+			case <-r.Context().Done():
+			}
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -49,7 +52,10 @@ func toolSite(t *testing.T) (url string, called <-chan struct{}, gate chan<- str
 				tool('throws', () => { throw new Error('no such thing') })
 				tool('reviews', () => text('### Error'), { annotations: { readOnlyHint: true,
 					untrustedContentHint: true, consequentialHint: true } })
-				tool('picture', () => ({ content: [{ type: 'image', mimeType: 'image/png', data: 'iVBORw0KGgo=' }] }))
+				const picture = (data) => ({ type: 'image', mimeType: 'image/png', data })
+				tool('picture', () => ({ content: Array(30).fill(picture('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ`+
+				`AAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==')) }))
+				tool('bomb', () => ({ content: [picture(btoa('not a png'))] }))
 				tool('leaves', () => new Promise(() => { location = '/left' }))
 				tool('asks', async () => text(confirm('really?') ? 'yes' : 'no'))
 				tool('never', () => new Promise(() => { fetch('/called') }))
@@ -150,7 +156,12 @@ func TestPageTools(t *testing.T) {
 		calls(h, false, "do not trust it.\n```\n### Error\n```", "reviews", `{}`)
 		calls(h, false, "has consequences", "reviews", `{}`)
 		h.wants(false, `"readOnly":true,"consequential":true,"untrustedContent":true`, "browser_page_tools", "{}")
-		calls(h, false, "image/png", "picture", `{}`)
+		if s := calls(h, false, "10 more images are left out", "picture", `{}`); strings.Count(s, "image/png") != 20 {
+			t.Errorf("of 30 images there are %d: %s", strings.Count(s, "image/png"), s)
+		}
+		if s := calls(h, false, "", "bomb", `{}`); strings.Contains(s, "image/png") {
+			t.Errorf("text is an image: %s", s)
+		}
 		calls(h, false, "xend\n```", "large", `{}`)
 		calls(h, true, `the page has no tool "add_to_card": did you mean add_to_cart?`, "add_to_card", `{}`)
 		h.wants(false, "added_later()", "browser_evaluate", `{"function":"() => { tool('added_later', () => `+
