@@ -30,6 +30,11 @@ func TestTabs(t *testing.T) {
 		case "/slow":
 			time.Sleep(time.Second)
 			fmt.Fprint(w, "<title>It has come</title>")
+		case "/drips":
+			fmt.Fprint(w, "a part")
+			w.(http.Flusher).Flush()
+			time.Sleep(chrometest.Slow(time.Second))
+			fmt.Fprint(w, " and the rest")
 		case "/loops":
 			fmt.Fprint(w, `<script>setTimeout(() => { for (;;); }, 100)</script>`)
 		case "/freezes": // before it is parsed
@@ -100,6 +105,17 @@ func TestTabs(t *testing.T) {
 		}
 		if s := tab.State(t.Context()); s.Title != "It has come" {
 			t.Errorf("the tab is at %+v", s)
+		}
+	})
+	t.Run("a body that comes slowly is read to its end", func(t *testing.T) {
+		b, err := Open(t.Context(), url, chrometest.Slow(200*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		r, err := b.Fetch(t.Context(), site.URL+"/drips", FetchOptions{Method: "GET"})
+		if err != nil || string(r.Body) != "a part and the rest" {
+			t.Errorf("it is %+v, %v", r, err)
 		}
 	})
 	t.Run("a request without time for its tab ends for want of time", func(t *testing.T) {

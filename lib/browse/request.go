@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"btools/lib/cdp"
 )
@@ -142,6 +143,15 @@ func (f *fetch) call(ctx context.Context, method string, params, result any) err
 	return f.t.call(ctx, f.t.main.session, method, params, result)
 }
 
+// stream is call for a body, which may come as slowly as its server sends it: the page is leaving all the time.
+func (f *fetch) stream(ctx context.Context, method string, params, result any) error {
+	t := f.t
+	_, err := t.await(ctx, t.begin(t.main.session, method, params), result, func() (error, time.Duration) {
+		return t.overLocked(), t.b.of(scriptTimeout)
+	})
+	return err
+}
+
 // handle lets a request go on, and returns the response if it is the last one.
 func (f *fetch) handle(ctx context.Context, e cdp.Event) (*Response, error) {
 	p := decode[pausedRequest](e.Params)
@@ -227,7 +237,7 @@ func bodyType(body string) string {
 // read reads the body of a response.
 func (f *fetch) read(ctx context.Context, request string, r *Response) error {
 	var stream struct{ Stream string }
-	err := f.call(ctx, "Fetch.takeResponseBodyAsStream", map[string]string{"requestId": request}, &stream)
+	err := f.stream(ctx, "Fetch.takeResponseBodyAsStream", map[string]string{"requestId": request}, &stream)
 	if err != nil {
 		return err
 	}
@@ -236,7 +246,7 @@ func (f *fetch) read(ctx context.Context, request string, r *Response) error {
 			Data               string
 			Base64Encoded, EOF bool
 		}
-		err := f.call(ctx, "IO.read", map[string]any{"handle": stream.Stream, "size": 1 << 20}, &part)
+		err := f.stream(ctx, "IO.read", map[string]any{"handle": stream.Stream, "size": 1 << 20}, &part)
 		if err != nil { // what has come of the part cannot be had
 			return fmt.Errorf("the body did not end: %w", err)
 		}
