@@ -46,10 +46,10 @@ func TestWSLIsMissing(t *testing.T) {
 				vars = append(vars, "BROWSER="+c.browser)
 			}
 			p := w.Pool(vars...)
-			if i := p.Status().Pools[0].Instances[0]; i.Status != "failed" ||
-				!strings.Contains(i.Health.Error, c.want) {
-				t.Errorf("%+v", i)
-			}
+			cmdtest.Until(t, "it has failed, and will be tried again: "+c.want, func() bool {
+				i := p.Status().Pools[0].Instances[0]
+				return i.Status == "failed" && strings.Contains(i.Health.Error, c.want)
+			})
 			p.Stop()
 		})
 	}
