@@ -370,6 +370,9 @@ func (k *Client) event(message []byte) {
 		k.unanswered.dropSession(jsonrpc.GetString(params, "sessionId"))
 		k.syncDownloads()
 	}
+	if method == "Target.attachedToTarget" && session != "" {
+		k.awaitRoots(jsonrpc.Get(params, "targetInfo"))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if k.gone {

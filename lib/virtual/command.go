@@ -284,6 +284,7 @@ func (k *Client) keepsPaused(c policy.Command) bool {
 	if !t.isPaused() {
 		return false
 	}
+	t.resumeLaterLocked(k, c.Session)
 	k.reply(c, emptyObject)
 	return true
 }

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
@@ -220,6 +221,44 @@ func (k *Client) endGivenLocked(session string, a *attachment) {
 	k.forgetLocked(session)
 	k.toClient.Put(wire.Event(at, "Target.detachedFromTarget",
 		map[string]string{"sessionId": session, "targetId": a.target}))
+}
+
+// awaitRoots returns when the client's roots have been told of a target that a page has led
+// to. A page and the browser both lead to a service worker. Chrome announces it to the
+// browser's clients first, and fetches its script once the page's CDP session is resumed:
+// clients have asked for the network's events by then.
+func (k *Client) awaitRoots(info json.RawMessage) {
+	b := k.session.browser
+	b.mu.Lock()
+	late := false
+	typ, id := jsonrpc.GetString(info, "type"), jsonrpc.GetString(info, "targetId")
+	for _, r := range k.roots {
+		late = late || r.wait && attachedAtRoot[typ] && r.auto.matches(typ) && r.byAuto[id] == ""
+	}
+	more := b.more
+	b.mu.Unlock()
+	if !late || typ == "page" || typ == "tab" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, rootsTimeout)
+	defer cancel()
+	k.session.sync(ctx)
+	for _, l := range more {
+		l.Call(ctx, "", "Browser.getVersion", nil)
+	}
+}
+
+// rootsTimeout bounds how long the messages of a client wait in awaitRoots.
+const rootsTimeout = 2 * time.Second
+
+// resumeLaterLocked has a client's CDP session resume together with those of the watchers.
+func (t *target) resumeLaterLocked(k *Client, session string) {
+	for _, h := range t.pause.held {
+		if h.id == session {
+			return
+		}
+	}
+	t.pause.held = append(t.pause.held, held{id: session, to: k})
 }
 
 // unblockLocked removes a blocker of a target, and resumes the target after the last one.
