@@ -31,7 +31,8 @@ import (
 func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.Error) {
 	s := k.session
 	real, existing, err := resolve(dir)
-	if err == nil && policy.IsWithin(real, s.downloadRoots()) {
+	foreign := err == nil && policy.IsWithin(real, s.rootsOfOthers())
+	if err == nil && !foreign && policy.IsWithin(real, s.downloadRoots()) {
 		return real, nil
 	}
 	switch from := k.findOrigin(ctx); {
@@ -41,6 +42,8 @@ func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.E
 		return "", nil
 	case err != nil:
 		return "", policy.NoDirectory(dir, err.Error())
+	case foreign:
+		return "", policy.NoDirectory(dir, "it is another session's")
 	case !private.Owned(existing):
 		return "", policy.NoDirectory(dir, existing+" belongs to another user")
 	}
@@ -53,6 +56,27 @@ func (s *Session) downloadRoots() []string {
 	if s.keepsDownloads() {
 		if real, err := filepath.EvalSymlinks(s.options.Downloads.Dir()); err == nil {
 			roots = append(roots, real)
+		}
+	}
+	return roots
+}
+
+// rootsOfOthers returns the directories of the browser's other sessions.
+func (s *Session) rootsOfOthers() (roots []string) {
+	b := s.browser
+	b.mu.Lock()
+	var others []*Session
+	for other := range b.sessions {
+		if other != s && other.keepsDownloads() {
+			others = append(others, other)
+		}
+	}
+	b.mu.Unlock()
+	for _, other := range others {
+		for _, dir := range other.options.Downloads.Roots() {
+			if real, err := filepath.EvalSymlinks(dir); err == nil {
+				roots = append(roots, real)
+			}
 		}
 	}
 	return roots

@@ -37,8 +37,13 @@ func TestDownloadDirectories(t *testing.T) {
 	if err := os.WriteFile(own+"/file", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := newSession(t, openShell(t), Options{Downloads: keep(t, downloads.Options{}).Files,
-		DownloadRoots: []string{root}})
+	b := openShell(t)
+	s := newSession(t, b, Options{Downloads: keep(t, downloads.Options{}).Files, DownloadRoots: []string{root}})
+	others := keep(t, downloads.Options{Keep: root + "/others"}).Files
+	newSession(t, b, Options{Downloads: others})
+	if err := os.Symlink(others.Roots()[0], own+"/others"); err != nil {
+		t.Fatal(err)
+	}
 	type client struct {
 		name string
 		*peer
@@ -61,6 +66,10 @@ func TestDownloadDirectories(t *testing.T) {
 		{local, "allow", own + "/file", "", "is not a directory"},
 		{local, "allow", own + "/file/new", "", "not a directory"},
 		{local, "allow", "downloads", "", "not an absolute path"},
+		{local, "allow", others.Roots()[0], "", "it is another session's"},
+		{local, "allow", own + "/others/new", "", "it is another session's"},
+		{local, "allow", root + "/others", "", "it is another session's"},
+		{remote, "allow", root + "/others", "", ""},
 		{local, "default", foreign, "", ""},
 		{local, "deny", foreign, "", ""},
 		{remote, "allow", root + "/c", root + "/c", ""},
