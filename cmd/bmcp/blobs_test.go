@@ -94,7 +94,8 @@ func TestBlobs(t *testing.T) {
 	})
 	t.Run("images", func(t *testing.T) {
 		part := func(data []byte) string {
-			return fmt.Sprintf(`{"type":"image","mimeType":"image/png","data":%q}`, base64.StdEncoding.EncodeToString(data))
+			return fmt.Sprintf(`{"type":"image","mimeType":"image/png","data":%q}`,
+				base64.StdEncoding.EncodeToString(data))
 		}
 		picture := func(width int) []byte {
 			var b bytes.Buffer
@@ -134,6 +135,13 @@ func TestBlobs(t *testing.T) {
 		if kept := keptOf(t, m.Tool("give", give(sound))); len(kept) != 1 || !strings.HasSuffix(kept[0].URI, ".wav") {
 			t.Errorf("a sound: %+v", kept)
 		}
+		// The results of other children than builtin are as they came, but for these images.
+		other := w.MCP(giver(), "--mcp", "builtin", "--mcp", "a="+cmdtest.FakeChild())
+		r = other.Tool("give", give(`{"content":[`+part([]byte("not a png"))+`]}`))
+		if kept := keptOf(t, r); len(kept) != 1 || strings.Contains(r.Line, `"image"`) {
+			t.Errorf("text as an image of a child beside builtin: %.500s", r.Line)
+		}
+		other.End()
 	})
 	t.Run("another process", func(t *testing.T) {
 		other := w.MCP(giver(), "--mcp", "a="+cmdtest.FakeChild(), "--max-inline", "2KiB")

@@ -72,7 +72,10 @@ func (req *request) form(of *child.Spec) (f results.Form, image int, ok bool) {
 		return f, 0, req.host.server.keeps()
 	}
 	most := req.host.server.Large.MaxInline
-	return results.Form{Text: most, Data: most}, results.MaxImage, req.host.server.bounds(of)
+	if !req.host.server.bounds(of) { // but for images, where there is a tool that reads blobs
+		return results.Form{}, results.MaxImage, req.host.server.keeps()
+	}
+	return results.Form{Text: most, Data: most}, results.MaxImage, true
 }
 
 // isLarge reports whether the result of a call may be too large.

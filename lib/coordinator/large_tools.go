@@ -129,8 +129,11 @@ func (s *Server) getBlob(_ context.Context, req *request, args json.RawMessage) 
 	case ok:
 		limit = max(1, b.Size)
 	}
-	whole := p.Offset == 0 && p.Limit == nil && b.Size <= results.MaxImage/4*3 &&
-		strings.HasPrefix(b.MIMEType(), "image/") && isImage(f, b)
+	imageType := ""
+	if p.Offset == 0 && p.Limit == nil && b.Size <= results.MaxImage/4*3 && strings.HasPrefix(b.MIMEType(), "image/") {
+		imageType = imageTypeOf(f, b)
+	}
+	whole := imageType != ""
 	switch {
 	case whole:
 		limit = b.Size
@@ -146,7 +149,7 @@ func (s *Server) getBlob(_ context.Context, req *request, args json.RawMessage) 
 	var content mcp.Content
 	switch text := wholeRunes(data); {
 	case whole:
-		content = mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), b.MIMEType())
+		content = mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), imageType)
 	case blobs.IsText(b.MIMEType()) && text != nil:
 		data = text
 		content = mcp.NewTextContent(string(data))
@@ -166,11 +169,13 @@ func (s *Server) getBlob(_ context.Context, req *request, args json.RawMessage) 
 	return &mcp.CallToolResult{Content: []mcp.Content{content, mcp.NewTextContent(note)}}, nil
 }
 
-// isImage reports whether a blob is an image that models take.
-func isImage(f io.ReaderAt, b blobs.Blob) bool {
+// imageTypeOf returns the MIME type of a blob that is an image that models take, or "".
+func imageTypeOf(f io.ReaderAt, b blobs.Blob) string {
 	data := make([]byte, b.Size)
-	_, err := io.ReadFull(io.NewSectionReader(f, 0, b.Size), data)
-	return err == nil && blobs.ImageType(data) == b.MIMEType()
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, b.Size), data); err != nil {
+		return ""
+	}
+	return blobs.ImageType(data)
 }
 
 // wholeRunes is a part of a text without the beginning of a character at its end;

@@ -68,7 +68,8 @@ type shrinking struct {
 	content []json.RawMessage
 	stored  []json.RawMessage // what is kept
 	shown   int               // bytes of text
-	images  int               // that are shown to a model
+	images  int               // that are shown
+	left    int               // images that are left out
 	changed bool
 }
 
@@ -99,18 +100,20 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 				sh.addText(ctx, whole)
 			}
 			first = false
-		case kind == "image" && sh.Image > 0 && sh.images >= maxImages:
-			sh.addContent(fmt.Sprintf("[An image is left out: a result has at most %d]", maxImages))
+		case kind == "image" && sh.isModel() && sh.images >= maxImages:
+			sh.left++
 		case !sh.isData(kind, item):
-			if sh.content = append(sh.content, item); kind == "image" {
+			if kind == "image" {
 				sh.images++
+				item = sh.typed(item)
 			}
-		case sh.addData(ctx, kind, item):
-		case kind == "image":
-			sh.addContent("[An image that models do not take is left out]")
-		default:
+			sh.content = append(sh.content, item)
+		case !sh.addData(ctx, kind, item):
 			sh.content = append(sh.content, item)
 		}
+	}
+	if sh.left > 0 {
+		sh.addContent(fmt.Sprintf("[Images left out: %d. A result has at most %d]", sh.left, maxImages))
 	}
 	if structured := jsonrpc.Get(result, "structuredContent"); len(structured) > limit(sh.Data) && !sh.Promised {
 		if key, err := sh.Texts.Put(sh.Scope, string(structured)); err == nil {
@@ -196,11 +199,7 @@ func (sh *shrinking) isData(kind string, item json.RawMessage) bool {
 	switch kind {
 	case "image":
 		data := jsonrpc.GetString(item, "data")
-		if sh.Image == 0 || len(data) > sh.Image {
-			return len(data) > limit(cmp.Or(sh.Image, sh.Data))
-		}
-		is, err := base64.StdEncoding.DecodeString(data)
-		return err != nil || blobs.ImageType(is) != jsonrpc.GetString(item, "mimeType")
+		return len(data) > limit(cmp.Or(sh.Image, sh.Data)) || sh.isModel() && imageType(data) == ""
 	case "audio":
 		return len(jsonrpc.Get(item, "data")) > limit(sh.Data)
 	case "resource":
@@ -208,6 +207,28 @@ func (sh *shrinking) isData(kind string, item json.RawMessage) bool {
 			len(jsonrpc.Get(item, "resource", "text")) > limit(sh.Data)
 	}
 	return false
+}
+
+// isModel reports whether a model may read the result. A reader that wants all data, such as a file, takes any image.
+func (sh *shrinking) isModel() bool { return sh.Image > 0 }
+
+// imageType returns the MIME type of an image in base64 that models take, or "".
+func imageType(encoded string) string {
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return ""
+	}
+	return blobs.ImageType(data)
+}
+
+// typed returns an image with the type that its header says, where a model may read it.
+func (sh *shrinking) typed(item json.RawMessage) json.RawMessage {
+	is := imageType(jsonrpc.GetString(item, "data"))
+	if is == "" || is == jsonrpc.GetString(item, "mimeType") || !sh.isModel() {
+		return item
+	}
+	sh.changed = true
+	return jsonrpc.Set(item, "mimeType", jsonrpc.Quote(is))
 }
 
 // addData keeps the data of an item as a blob. It reports false if the item is to
@@ -220,9 +241,13 @@ func (sh *shrinking) addData(ctx context.Context, kind string, item json.RawMess
 		encoded = jsonrpc.GetString(at, "blob")
 	}
 	ext := blobs.ExtOf(jsonrpc.GetString(at, "mimeType"))
+	isImage := kind == "image" && sh.isModel()
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return false
+		if isImage {
+			sh.addContent("[An image is left out: its data is not base64]")
+		}
+		return isImage
 	}
 	if encoded == "" {
 		data = []byte(jsonrpc.GetString(at, "text"))
@@ -231,6 +256,10 @@ func (sh *shrinking) addData(ctx context.Context, kind string, item json.RawMess
 		}
 	}
 	b, err := sh.Blobs.Put(ctx, data, ext)
+	if err != nil && isImage {
+		sh.addContent("[An image that models do not take is left out, because it cannot be kept: " + err.Error() + "]")
+		return true
+	}
 	if err != nil {
 		sh.addContent("[Inline, because it cannot be kept: " + err.Error() + "]")
 		return false

@@ -40,6 +40,23 @@ func TestPromisedContent(t *testing.T) {
 	}
 }
 
+// An image gets the type that its header says, and of too many the number is told.
+func TestImages(t *testing.T) {
+	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+	image := `{"type":"image","mimeType":"image/jpeg","data":"` + pixel + `"}`
+	got := string(newShrinking(t.TempDir()).do(t.Context(), json.RawMessage(`{"content":[`+
+		strings.Repeat(image+",", 29)+image+`]}`)))
+	if strings.Count(got, `"image/png"`) != maxImages || strings.Contains(got, "image/jpeg") ||
+		strings.Count(got, "[Images left out: 10. ") != 1 {
+		t.Errorf("of 30 images: %s", got)
+	}
+	got = string(newShrinking(t.TempDir()).do(t.Context(), json.RawMessage(`{"content":[`+
+		strings.Replace(image, pixel, pixel+"!", 1)+`]}`)))
+	if strings.Contains(got, `"image"`) || !strings.Contains(got, "its data is not base64") {
+		t.Errorf("of bad data: %s", got)
+	}
+}
+
 func newShrinking(dir string) *shrinking {
 	a := &Archive{New(Limits{}), &blobs.Store{Dir: dir}}
 	return &shrinking{Archive: a, Reader: Reader{Scope: Scope{Host: "a"},
