@@ -90,15 +90,22 @@ func (v Sessions) flags() []string {
 
 var idRule = lazy.Regexp(`^[A-Za-z0-9._-]{1,64}$`)
 
+// CheckSession checks the name of a session, which the error calls what.
+func CheckSession(what, name string) error {
+	if idRule().MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf(`%s is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, not %.200q`, what, name)
+}
+
 // RefIn is the browser that some arguments of a call choose, by their names.
 func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
 	for _, name := range names {
 		value, bad := nameIn(args, name)
 		switch name {
 		case "session_id":
-			if w.Session = value; value != "" && !idRule().MatchString(value) {
-				bad = fmt.Errorf(`session_id is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, `+
-					"not %.200q", value)
+			if w.Session = value; value != "" {
+				bad = cmp.Or(bad, CheckSession("session_id", value))
 			}
 		case "state":
 			if w.State = value; value != "" {

@@ -178,6 +178,11 @@ func CallFlags(of []ucli.Flag) []ucli.Flag {
 // target is the session that a command is for.
 func target(c *cli.Context) (t calls.Target, err error) {
 	t = calls.Target{Session: c.String("session"), Release: cli.Release()}
+	if t.Session != "" || c.Given("session") {
+		if err := source.CheckSession("--session", t.Session); err != nil {
+			return t, c.UsageError("%v", err)
+		}
+	}
 	if c.IsSet("bind-pid") {
 		o, err := flags.ReadOwner(c)
 		if err != nil {
@@ -470,6 +475,9 @@ func End(c *cli.Context) error {
 		return err
 	}
 	if len(args) == 1 {
+		if err := source.CheckSession("the name of a session", args[0]); err != nil {
+			return c.UsageError("%v", err)
+		}
 		t.Session = args[0]
 	} else if c.Bool("all") {
 		t.Session = ""
