@@ -9,6 +9,22 @@ import (
 	. "btools/lib/cmdtest"
 )
 
+// A line of a batch that is too long is refused by its number, and the lines after it are run.
+func TestCallBatchLongLine(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	long := strings.Repeat("x", 1<<20)
+	for _, line := range []string{"evaluate " + long, "evaluate " + long[:1<<18] + strings.Repeat("<", 1<<18)} {
+		r := w.Pipe("nothing\n"+line+"\nneither\n"+line, "bmcp", "call", "--batch")
+		lines := strings.Split(strings.TrimSpace(r.Out), "\n")
+		if len(lines) != 4 || r.Code != 64 || !strings.Contains(lines[1], "line 2 is too long") ||
+			!strings.Contains(lines[2], `no tool \"neither\"`) || !strings.Contains(lines[3], "line 4 is too long") {
+			t.Errorf("exit %d\n%.1000s%s", r.Code, r.Out, r.Err)
+		}
+	}
+	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+}
+
 // The name of a session has a rule, and an empty one, such as that of a variable that is not set, means none.
 func TestCallSessionNames(t *testing.T) {
 	t.Parallel()

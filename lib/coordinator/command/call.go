@@ -379,26 +379,33 @@ func do(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request) 
 
 // batch makes the calls of standard input, a line each, and prints a line for each.
 func batch(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request) error {
-	lines := bufio.NewScanner(c.Stdin)
-	lines.Buffer(nil, control.MaxLine)
+	lines := bufio.NewReaderSize(c.Stdin, 64<<10)
 	out := bufio.NewWriter(c.Stdout)
-	var failed error
-	for read := true; read && ctx.Err() == nil; {
+	var failed, ended error
+	for n := 1; ended == nil && ctx.Err() == nil; n++ {
+		var line string
+		var tooLong bool
 		next := make(chan struct{})
 		go func() {
 			defer close(next)
-			read = lines.Scan()
+			line, tooLong, ended = readLine(lines)
 		}()
 		select {
 		case <-next:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		r.Line = strings.TrimSpace(lines.Text())
-		if !read || r.Line == "" || r.Line[0] == '#' {
+		r.Line = strings.TrimSpace(line)
+		if r.Line == "" || r.Line[0] == '#' {
 			continue
 		}
-		a, err := do(ctx, c, cl, r)
+		var a calls.Answer
+		var err error
+		if tooLong || !fits(r) {
+			err = exit.Errorf(exit.Usage, "line %d is too long: a call has at most %d bytes", n, control.MaxLine)
+		} else {
+			a, err = do(ctx, c, cl, r)
+		}
 		result := a.Result
 		if ctx.Err() != nil {
 			return err
@@ -419,10 +426,31 @@ func batch(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Reques
 			}
 		}
 	}
-	if err := lines.Err(); err != nil && failed == nil {
-		return cli.InputError(err)
+	if ended != nil && ended != io.EOF && failed == nil {
+		return cli.InputError(ended)
 	}
 	return failed
+}
+
+// fits reports whether a request is one that the service reads.
+func fits(r calls.Request) bool {
+	const around = 100 // bytes of its number and method
+	b, err := json.Marshal(r)
+	return err == nil && len(b)+around <= control.MaxLine
+}
+
+// readLine reads a line, of one that is too long the beginning. The last one comes with an error, io.EOF at the end.
+func readLine(r *bufio.Reader) (line string, tooLong bool, err error) {
+	var b []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(b) <= control.MaxLine {
+			b = append(b, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return string(b), len(b) > control.MaxLine, err
+		}
+	}
 }
 
 // codeOf is the exit code of an error.
