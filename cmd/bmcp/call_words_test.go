@@ -39,3 +39,22 @@ func TestCallSessionNames(t *testing.T) {
 	w.Env = append(w.Env, "BTOOLS_SESSION=")
 	w.Run("bmcp", "end").Wants(t, 0, "there is no session to end")
 }
+
+// A tool of a child that could not be started is not there, and the error says why.
+func TestCallOfMissingChild(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	w.Run("bmcp", "call", "--mcp", "/nothere/server", "tool").Wants(t, 69, `there is no tool "tool"; `)
+	w.Run("bmcp", "end").Wants(t, 0, "")
+}
+
+// The exit code of a call says that there is no browser.
+func TestCallWithoutBrowser(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	w.Run("bmcp", "call", "--browser", w.Dir+"/nothere", "snapshot").Wants(t, 69, "nothere")
+	if r := w.Pipe("snapshot\n", "bmcp", "call", "--batch", "--browser", w.Dir+"/nothere"); r.Code != 69 {
+		t.Errorf("a batch: exit %d\n%s", r.Code, r.Out)
+	}
+	w.Run("bmcp", "end").Wants(t, 0, "")
+}

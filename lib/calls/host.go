@@ -3,13 +3,17 @@ package calls
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"sync"
 
 	"btools/lib/agent/toolline"
+	"btools/lib/exit"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/results"
 )
 
 // host is the host of MCP that the calls of one session are together.
@@ -142,6 +146,20 @@ func (h *host) list(ctx context.Context) (*toolline.Tools, error) {
 		h.tools = read
 	}
 	return read, nil
+}
+
+// explain adds to the error of a tool that is not there why tools of children are missing.
+func (h *host) explain(ctx context.Context, err error) error {
+	var unknown *toolline.UnknownError
+	if !errors.As(err, &unknown) || !h.ours {
+		return err
+	}
+	result, failed := h.to.call(ctx, "tools/list", json.RawMessage("{}"))
+	why := jsonrpc.GetString(result, "_meta", results.MetaMissing)
+	if failed != nil || why == "" {
+		return err
+	}
+	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("%w; %s", unknown, why)}
 }
 
 // withoutSession is a tool without the argument that chooses a session: a call has one.

@@ -222,7 +222,7 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 	}
 	tool, arguments, err := r.read(all)
 	if err != nil {
-		return nil, err
+		return nil, x.host.explain(ctx, err)
 	}
 	result, err := x.host.to.call(ctx, "tools/call", r.Form.AddTo(json.RawMessage(`{"name":`+
 		string(jsonrpc.Quote(tool.Name))+`,"arguments":`+string(arguments)+`}`)))

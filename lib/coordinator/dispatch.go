@@ -63,7 +63,7 @@ func (h *Host) serve(ctx context.Context, req *request) {
 		told := time.AfterFunc(noticeAfter, h.server.catalog.LogAwaited)
 		h.server.catalog.Await(ctx, catalog.Listed, h.server.Limits.Catalog.List)
 		told.Stop()
-		req.resultList("tools", req.env.Tasks.Listed(h.list.Give(req.env.Audience).Listed, bulkName))
+		req.resultTools(h.list.Give(req.env.Audience).Listed)
 	case "tools/call": // of a tool of our own
 		result, err := req.callOwn(ctx, req.env.Name, req.env.Args)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"btools/lib/mcp"
 	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/child"
+	"btools/lib/results"
 )
 
 // tools returns the tools for an audience, as they are known now.
@@ -50,6 +51,15 @@ func (h *Host) toolsChanged() {
 // resultList answers with a whole list.
 func (req *request) resultList(member string, all []json.RawMessage) {
 	req.result(jsonrpc.Set(nil, member, jsonrpc.Array(all)))
+}
+
+// resultTools answers with a list of tools, and why those of other children are missing.
+func (req *request) resultTools(all []json.RawMessage) {
+	result := jsonrpc.Set(nil, "tools", jsonrpc.Array(req.env.Tasks.Listed(all, bulkName)))
+	if _, why := req.host.server.catalog.Missing(); why != "" {
+		result = jsonrpc.Set(result, "_meta", jsonrpc.Set(nil, results.MetaMissing, jsonrpc.Quote(why)))
+	}
+	req.result(result)
 }
 
 // collect answers with bmcp's own items and the merged lists of all children that

@@ -17,6 +17,13 @@ const (
 	MetaValue = "btools/value"
 )
 
+// MetaMissing says why tools of children are missing, in the _meta of tools/list. MetaExit is the exit code that fits a
+// failed call, in the _meta of a result in a form that was asked for.
+const (
+	MetaMissing = "btools/missing"
+	MetaExit    = "btools/exit"
+)
+
 // CutMark begins the part of a result that says where the rest of a text is.
 const CutMark = "[Cut: "
 

@@ -73,7 +73,12 @@ func (s *Tools) Find(name string) (Tool, error) {
 		Hint: "bmcp call --help lists the tools"}
 }
 
-// unknown is the error of a tool that is not there.
+// UnknownError is the error of a tool that is not there.
+type UnknownError struct{ text string }
+
+func (e *UnknownError) Error() string { return e.text }
+
+// unknown returns the error of a tool that is not there.
 func unknown(name string, known []string) error {
 	near := spell.Nearest(name, known)
 	has := func(k string) bool { return name != "" && strings.Contains(k, name) }
@@ -81,9 +86,9 @@ func unknown(name string, known []string) error {
 		near = known[i] // take_screenshot, for screenshot
 	}
 	if near == "" {
-		return fmt.Errorf("there is no tool %q", name)
+		return &UnknownError{fmt.Sprintf("there is no tool %q", name)}
 	}
-	return fmt.Errorf("there is no tool %q: did you mean %s?", name, near)
+	return &UnknownError{fmt.Sprintf("there is no tool %q: did you mean %s?", name, near)}
 }
 
 // names are the names of tools, and those that people write: without browser_, unless another tool is called that.
