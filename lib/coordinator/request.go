@@ -4,13 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"btools/lib/agent/source"
+	"btools/lib/control"
 	"btools/lib/coordinator/pending"
+	"btools/lib/exit"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/results"
 	"btools/lib/wait"
 )
 
@@ -74,9 +78,25 @@ func (req *request) faultOf(err error) []byte {
 		err = errDisconnected
 	}
 	if req.Method == "tools/call" {
-		return jsonrpc.Response(req.ID, req.env.Era.Result(req.Method, faultResult(err)))
+		result := faultResult(err)
+		if _, ok := results.FormOf(req.m.Params); ok {
+			result = withExit(result, err)
+		}
+		return jsonrpc.Response(req.ID, req.env.Era.Result(req.Method, result))
 	}
 	return req.failureOf(err)
+}
+
+// withExit returns the result of a call that has failed with the exit code of the error, if that has one.
+func withExit(result json.RawMessage, err error) json.RawMessage {
+	if e, ok := errors.AsType[*control.Error](err); ok {
+		err = e.Exit()
+	}
+	e, ok := errors.AsType[*exit.Error](err)
+	if !ok || e.Code == exit.Failed {
+		return result
+	}
+	return jsonrpc.Set(result, "_meta", jsonrpc.Set(nil, results.MetaExit, json.RawMessage(strconv.Itoa(e.Code))))
 }
 
 // faultResult returns the result of a tool that has failed, in the form that tools of browsers have.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -413,7 +415,8 @@ func batch(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Reques
 		if err != nil {
 			result, _ = json.Marshal(map[string]any{"error": control.ErrorOf(err)})
 		} else if string(jsonrpc.Get(result, "isError")) == "true" {
-			err = exit.Status(exit.Failed)
+			code, _ := strconv.Atoi(string(jsonrpc.Get(result, "_meta", results.MetaExit)))
+			err = exit.Status(cmp.Or(code, exit.Failed))
 		}
 		out.Write(append(result, '\n'))
 		if err := out.Flush(); err != nil {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ type result struct {
 	Structured json.RawMessage `json:"structuredContent"`
 	Meta       struct {
 		Value []content `json:"btools/value"`
+		Exit  int       `json:"btools/exit"`
 	} `json:"_meta"`
 }
 
@@ -117,7 +119,7 @@ func show(c *cli.Context, tool string, raw json.RawMessage) error {
 		}
 	}
 	if err == nil && r.IsError {
-		return exit.Status(exit.Failed)
+		return exit.Status(cmp.Or(r.Meta.Exit, exit.Failed))
 	}
 	return err
 }
