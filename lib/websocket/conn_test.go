@@ -317,6 +317,33 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+// TestWithin reads messages that may be too long, in one frame and in fragments.
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	raw, other := pair(t)
+	c := New(other, true, nil)
+	long := strings.Repeat("a", 1000) + strings.Repeat("b", 100000) + strings.Repeat("c", 1000)
+	go raw.Write(bytes.Join([][]byte{
+		frame(0x81, false, "short"), frame(0x81, false, long), frame(0x01, false, "sh"), frame(0x80, false, "ort"),
+		frame(0x01, false, long[:50000]), frame(0x00, false, ""), frame(0x80, false, long[50000:]),
+		frame(0x81, false, "last"),
+	}, nil))
+	cut := strings.Repeat("a", 10) + strings.Repeat("c", 10)
+	for i, want := range []string{"short", cut, "short", cut, "last"} {
+		m, err := c.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, isCut, err := m.Within(1000, 10)
+		if isCut {
+			b = append(b[:10:10], b[len(b)-10:]...)
+		}
+		if err != nil || string(b) != want || isCut != (want == cut) {
+			t.Errorf("message %d is %q, cut: %v, %v", i, b, isCut, err)
+		}
+	}
+}
+
 // TestStall has a peer that doesn't read. Progress of any kind keeps a write:
 // the bound is far longer than a reader is kept off a busy machine's processors.
 func TestStall(t *testing.T) {

@@ -149,6 +149,35 @@ func (m *Message) Bytes() ([]byte, error) {
 	}
 }
 
+// Within reads the whole message into memory of its own, if it has at most limit bytes.
+// Of a longer one it returns the first bytes and the last n, and cut.
+func (m *Message) Within(limit, n int) (b []byte, cut bool, err error) {
+	if size := m.Size(); size >= 0 && size <= int64(limit) {
+		b, err = m.Bytes()
+		return b, false, err
+	}
+	if err := m.usable(); err != nil {
+		return nil, false, err
+	}
+	m.used = true
+	b = m.peeked
+	for {
+		part, err := m.more()
+		if err == io.EOF {
+			return b, cut, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		b = append(b, part...)
+		m.consume(len(part))
+		if len(b) > max(limit, 2*n) {
+			cut = true
+			b = append(b[:n], b[len(b)-n:]...)
+		}
+	}
+}
+
 // Bound lowers the connection's limit for this message. It returns an error, and
 // closes the connection, if the message is known to be longer.
 func (m *Message) Bound(limit int64) error {

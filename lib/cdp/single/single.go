@@ -141,7 +141,7 @@ func (b *Browser) dial(ctx context.Context) (*Mux, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMux(socket{conn})
+	m := NewSocket(conn)
 	if _, err = m.Version(ctx); err != nil {
 		m.Close()
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/websocket"
 )
@@ -248,6 +249,41 @@ func TestLargeMessages(t *testing.T) {
 	deaf.lost()
 	if got := other.ask(`{"id":1,"method":"Fake.echo"}`); got != `{"id":1,"result":{}}` {
 		t.Errorf("afterwards: %s", got)
+	}
+}
+
+// A message that is too long ends its client and no other one.
+func TestTooLongMessages(t *testing.T) {
+	t.Parallel()
+	fake := &chrome{t: t, sessions: map[string]bool{}}
+	server, conn := websocket.Pipe()
+	go fake.serve(server)
+	m := newMux(newSocket(conn, 1000))
+	defer m.Close()
+	ask := func(c *Client, length int) error {
+		c.Put(wire.Command("1", "", "Fake.long", map[string]any{"length": length}))
+		for {
+			got, err := c.Next()
+			if err != nil || strings.HasPrefix(string(got), `{"id":1,`) {
+				return err
+			}
+		}
+	}
+	var clients []*Client
+	for range 2 {
+		c, err := m.Connect(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clients = append(clients, c)
+	}
+	var closed *websocket.CloseError
+	if err := ask(clients[0], 100_000); !errors.As(err, &closed) || closed.Code != websocket.TooBig {
+		t.Errorf("the client of a message that is too long: %v", err)
+	}
+	if err := ask(clients[1], 500); err != nil {
+		t.Errorf("the other client: %v", err)
 	}
 }
 

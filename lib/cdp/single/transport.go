@@ -1,6 +1,10 @@
 package single
 
-import "btools/lib/websocket"
+import (
+	"math"
+
+	"btools/lib/websocket"
+)
 
 const (
 	// maxAnswer bounds a message of Chrome in bytes; it is the limit of most
@@ -29,22 +33,33 @@ type transport interface {
 	close()
 }
 
-// socket is the WebSocket of a Chrome.
-type socket struct{ conn *websocket.Conn }
+// NewSocket serves the WebSocket of a Chrome until it ends, or until Close.
+func NewSocket(conn *websocket.Conn) *Mux { return newMux(newSocket(conn, maxAnswer)) }
 
-func (s socket) read() ([]byte, bool, error) {
+// newSocket returns a transport. A message of over limit bytes ends one client, not all.
+func newSocket(conn *websocket.Conn, limit int) *socket {
+	conn.Limit = math.MaxInt64
+	return &socket{conn, limit}
+}
+
+// socket is the WebSocket of a Chrome.
+type socket struct {
+	conn  *websocket.Conn
+	limit int // of a message, in bytes
+}
+
+func (s *socket) read() ([]byte, bool, error) {
 	m, err := s.conn.Next()
 	if err != nil {
 		return nil, false, err
 	}
-	b, err := m.Bytes()
-	return b, false, err
+	return m.Within(s.limit, cutEnd)
 }
 
-func (s socket) frame(message []byte) []byte { return message }
+func (s *socket) frame(message []byte) []byte { return message }
 
-func (s socket) try(frame []byte) ([]byte, error) { return frame, nil }
+func (s *socket) try(frame []byte) ([]byte, error) { return frame, nil }
 
-func (s socket) write(message []byte) error { return s.conn.Write(message) }
+func (s *socket) write(message []byte) error { return s.conn.Write(message) }
 
-func (s socket) close() { s.conn.Close(websocket.Normal, "") }
+func (s *socket) close() { s.conn.Close(websocket.Normal, "") }
