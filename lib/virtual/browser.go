@@ -23,7 +23,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,13 +102,18 @@ type target struct {
 	crashed    bool // its renderer is gone, or is crashing on command
 }
 
-// Open connects to the Chrome whose browser WebSocket has this URL.
+// Open connects to the Chrome whose browser WebSocket has this URL. All clients share one
+// WebSocket: only so can they be given the CDP sessions of watchers, see pause.go.
 func Open(ctx context.Context, wsURL string, log *slog.Logger) (*Browser, error) {
-	u, err := url.Parse(wsURL)
+	p, err := dialPort(ctx, wsURL)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
-	return OpenOn(ctx, BySockets(endpoint{u}), log)
+	b, err := OpenOn(ctx, p, log)
+	if err != nil {
+		p.Close()
+	}
+	return b, err
 }
 
 // OpenOn connects to a browser.
@@ -135,6 +139,9 @@ func OpenOn(ctx context.Context, up Upstream, log *slog.Logger) (*Browser, error
 	w.work.Go(func() {
 		<-w.done
 		b.end()
+		if p, ok := up.(*port); ok {
+			p.Close()
+		}
 	})
 	return b, nil
 }

@@ -109,19 +109,6 @@ func (s bySockets) Dial(ctx context.Context, target string) (Conn, error) {
 	return k, nil
 }
 
-// endpoint is the debugging port of a Chrome.
-type endpoint struct{ url *url.URL }
-
-func (e endpoint) Addr() string { return e.url.Host }
-
-func (e endpoint) Dial(ctx context.Context, target string) (*websocket.Conn, error) {
-	u := *e.url
-	if target != "" {
-		u.Path, u.RawQuery = "/devtools/page/"+target, ""
-	}
-	return websocket.Dial(ctx, u.String())
-}
-
 // Shared is a Chrome with one connection that all share: a single.Mux or
 // single.Browser.
 type Shared interface {
@@ -142,6 +129,32 @@ func (s shared) Dial(ctx context.Context, target string) (Conn, error) {
 	}
 	return part{c}, nil
 }
+
+// port is the debugging port of a Chrome, of which one WebSocket is used.
+type port struct {
+	shared
+	mux  *single.Mux
+	addr string
+}
+
+// dialPort connects to the browser whose WebSocket has this URL.
+func dialPort(ctx context.Context, wsURL string) (*port, error) {
+	u, err := url.Parse(wsURL)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := websocket.Dial(ctx, wsURL)
+	if err != nil {
+		return nil, err
+	}
+	m := single.NewSocket(conn)
+	return &port{shared{m}, m, u.Host}, nil
+}
+
+func (p *port) Addr() string { return p.addr }
+
+// Close ends the WebSocket.
+func (p *port) Close() { p.mux.Close() }
 
 // part is a connection that is a part of a shared one.
 type part struct{ *single.Client }

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
+	"btools/lib/virtual/chrometest"
 
 	coder "github.com/coder/websocket"
 )
@@ -198,9 +199,15 @@ func TestPagesOfLinksBeginUnderTheirClients(t *testing.T) {
 	defer server.Close()
 	all := map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true, "flatten": true,
 		"filter": []any{map[string]any{}}}
-	for _, byTab := range []bool{false, true} {
-		t.Run(fmt.Sprintf("tab mode %v", byTab), func(t *testing.T) {
-			s := newSession(t, sharedChrome(t), Options{})
+	port, _ := openProcess(t, chrometest.StartShell)
+	for _, test := range []struct {
+		name  string
+		b     *Browser
+		byTab bool
+	}{{"page mode", sharedChrome(t), false}, {"tab mode", sharedChrome(t), true}, {"by port", port, false}} {
+		t.Run(test.name, func(t *testing.T) {
+			byTab := test.byTab
+			s := newSession(t, test.b, Options{})
 			p, q := connect(t, s, ""), connect(t, s, "")
 			page := p.autoAttach()
 			p.must(page, "Page.enable", nil)
