@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -167,7 +168,18 @@ type Request struct {
 type traffic struct {
 	all    []*Request
 	byID   map[string]*Request
-	serial int // of the last request of the tab
+	serial int    // of the last request of the tab
+	icon   string // the ID of the latest request that Chrome itself has made for the site's icon
+}
+
+// isOwn reports whether Chrome itself makes a request, for /favicon.ico: no page has asked
+// for it. Its redirects have its ID.
+func (tr *traffic) isOwn(id, typ, address string) bool {
+	u, err := url.Parse(address)
+	if err == nil && typ == "Other" && u.Path == "/favicon.ico" {
+		tr.icon = id
+	}
+	return id != "" && tr.icon == id
 }
 
 // begin forgets the requests of other documents, but for those of one that the main frame waits for: the first, empty
@@ -207,6 +219,9 @@ func (t *Tab) addTraffic(from *target, e cdp.Event) {
 			}
 			RedirectResponse *response
 		}](e.Params)
+		if tr.isOwn(p.RequestID, p.Type, p.Request.URL) {
+			break
+		}
 		if old := tr.byID[p.RequestID]; old != nil && p.RedirectResponse != nil {
 			old.answered(p.RedirectResponse)
 			old.finish(p.Timestamp)

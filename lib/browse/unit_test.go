@@ -1,8 +1,12 @@
 package browse
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+
+	"btools/lib/cdp"
 )
 
 func TestNormalize(t *testing.T) {
@@ -162,5 +166,25 @@ func TestTitleOf(t *testing.T) {
 		if got := titleOf(c.called, c.address); got != c.want {
 			t.Errorf("the title of %s that is called %q: %q, want %q", c.address, c.called, got, c.want)
 		}
+	}
+}
+
+// What Chrome itself asks a site for is not among the requests of the page.
+func TestOwnRequests(t *testing.T) {
+	tab := &Tab{main: &target{}, traffic: traffic{byID: map[string]*Request{}}}
+	for _, params := range []string{
+		`{"requestId":"1","type":"Document","request":{"url":"http://a/favicon.ico"}}`, // where the agent goes
+		`{"requestId":"2","type":"Other","request":{"url":"http://a/favicon.ico?v=2"}}`,
+		`{"requestId":"2","type":"Other","request":{"url":"http://a/b.ico"},"redirectResponse":{"status":302}}`,
+		`{"requestId":"3","type":"Image","request":{"url":"http://a/favicon.ico"}}`, // the page's own
+	} {
+		tab.addTraffic(tab.main, cdp.Event{Method: "Network.requestWillBeSent", Params: json.RawMessage(params)})
+	}
+	var got []string
+	for _, r := range tab.traffic.all {
+		got = append(got, r.Type+" "+r.URL)
+	}
+	if s := fmt.Sprint(got); s != "[document http://a/favicon.ico image http://a/favicon.ico]" {
+		t.Errorf("the requests are %s", s)
 	}
 }
