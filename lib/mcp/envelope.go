@@ -36,7 +36,7 @@ func Read(m *jsonrpc.Message, legacyTasks TaskForm, us json.RawMessage) Envelope
 		return e
 	}
 	can := meta[2]
-	e.Era, e.Audience, e.Tasks, e.Refused = stateless{us}, AudienceOf(can), taskFormOf(can), checkRequest(m)
+	e.Era, e.Audience, e.Tasks, e.Refused = stateless{us, e.URI}, AudienceOf(can), taskFormOf(can), checkRequest(m)
 	e.Level, e.State, e.Input = len(Levels), jsonrpc.String(all[5]), all[6]
 	e.MayAsk = MayAsk(m.Method)
 	if e.Subject = e.Name; m.Method == "resources/read" {

@@ -60,7 +60,8 @@ func (handshake) HasHandshake() bool { return true }
 
 // Stateless is that of the stateless protocol.
 type stateless struct {
-	us json.RawMessage // what bmcp is
+	us  json.RawMessage // what bmcp is
+	uri string          // of the resource of the request; "": it has none
 }
 
 // ToChild is the request as a child of the protocol before knows it.
@@ -93,13 +94,16 @@ func (d stateless) Result(method string, result json.RawMessage) json.RawMessage
 	return setDefault(jsonrpc.Set(result, "_meta", meta), "resultType", `"complete"`)
 }
 
-// Failure is an error about a resource as this protocol has it.
+// Failure returns an error about a resource as this protocol has it: it names the resource.
 func (d stateless) Failure(method string, got *jsonrpc.Message) *jsonrpc.Message {
 	code, err := strconv.Atoi(string(jsonrpc.Get(got.Error, "code")))
-	if method != "resources/read" || err != nil || d.Code(code) == code {
+	if method != "resources/read" || err != nil || d.Code(code) != jsonrpc.InvalidParams {
 		return got
 	}
 	e := jsonrpc.Set(got.Error, "code", strconv.AppendInt(nil, int64(d.Code(code)), 10))
+	if jsonrpc.Get(e, "data") == nil && d.uri != "" {
+		e = jsonrpc.Set(e, "data", jsonrpc.Set(nil, "uri", jsonrpc.Quote(d.uri)))
+	}
 	other, _ := jsonrpc.Parse(jsonrpc.Set(got.Raw, "error", e))
 	return other
 }

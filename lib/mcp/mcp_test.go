@@ -98,6 +98,11 @@ func TestEras(t *testing.T) {
 		string(jsonrpc.Get(got.Error, "code")) != "-32602" {
 		t.Errorf("a host gets %s", got.Raw)
 	}
+	read := parsed(t, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a:b",`+meta(`{}`)+`}}`)
+	got := Read(read, NoTasks, us).Era.Failure("resources/read", failed)
+	if s := string(jsonrpc.Get(got.Error, "data")); s != `{"uri":"a:b"}` {
+		t.Errorf("the error of a resource has the data %s", s)
+	}
 	if got := era.Failure("tools/call", failed); got != failed {
 		t.Errorf("a host gets %s", got.Raw)
 	}
