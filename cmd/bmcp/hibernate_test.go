@@ -150,6 +150,17 @@ func TestMCPCrash(t *testing.T) {
 			t.Errorf("got %s, want that its pages were reloaded, and as of when its data are", said)
 		}
 	}
+	// What is too large to be kept is named once it is seen, before anything ends.
+	m.Did("browser_evaluate", `{"function":%q}`, `() => new Promise((done, fail) => { const r = indexedDB.open('large')
+		r.onupgradeneeded = () => r.result.createObjectStore('s')
+		r.onsuccess = () => { const t = r.result.transaction('s', 'readwrite')
+			for (let i = 0; i < 66; i++) t.objectStore('s').put((i + 'x').repeat(1 << 20).slice(0, 1 << 20), i)
+			t.oncomplete = done
+			t.onerror = fail } })`)
+	cmdtest.Until(t, "a result names the large storage", func() bool {
+		return strings.Contains(m.Tool("browser_tabs", `{"action":"list"}`).Text(t), "does not come back if this browser "+
+			"ends without warning: "+site+": it has more than 64 MiB of storage")
+	})
 	m.Tool("coordinator_restart_browser", "{}")
 	if r := m.Tool("browser_tabs", `{"action":"list"}`); strings.Contains(r.Text(t), site) {
 		t.Errorf("a browser that was replaced has %s", r.Line)

@@ -34,10 +34,9 @@ func (h *Host) noted(p *source.Lease, result json.RawMessage) json.RawMessage {
 	set(metaPool, p.Pool)
 	set(metaReplaced, r.Replaced)
 	set(metaRestored, r.Restored)
-	if meta == nil {
-		return result
+	if meta != nil {
+		result = jsonrpc.Set(result, "_meta", meta)
 	}
-	result = jsonrpc.Set(result, "_meta", meta)
 	if text := r.Text(); text != "" {
 		if content := jsonrpc.Get(result, "content"); len(content) > 1 && content[0] == '[' {
 			result = jsonrpc.Set(result, "content", mcp.WithText(content, text))
