@@ -233,7 +233,7 @@ const wantStrange = `"7 x y NaN objecttrue object1 objectt false 3 1x false y __
 func TestStrangeValues(t *testing.T) {
 	t.Parallel()
 	site, _ := member(t)
-	b := openShell(t)
+	b := sharedBrowser(t)
 	s := newSession(t, b, Options{})
 	p := connect(t, s, "")
 	page := p.enter(site)

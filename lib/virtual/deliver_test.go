@@ -37,7 +37,7 @@ func TestDownloadDirectories(t *testing.T) {
 	if err := os.WriteFile(own+"/file", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := openShell(t)
+	b := sharedBrowser(t)
 	s := newSession(t, b, Options{Downloads: keep(t, downloads.Options{}).Files, DownloadRoots: []string{root}})
 	others := keep(t, downloads.Options{Keep: root + "/others"}).Files
 	newSession(t, b, Options{Downloads: others})

@@ -109,7 +109,7 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 // A screenshot of one client leaves the emulation of another one as it is.
 func TestScreenshotKeepsEmulation(t *testing.T) {
 	t.Parallel()
-	s := newSession(t, openShell(t), Options{})
+	s := newSession(t, sharedBrowser(t), Options{})
 	p, page := attached(t, s)
 	other, own := attached(t, s)
 	p.must(page, "Emulation.setDeviceMetricsOverride",

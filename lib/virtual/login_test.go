@@ -303,7 +303,7 @@ func TestStateOfServiceWorker(t *testing.T) {
 		io.WriteString(w, `<script>localStorage.setItem('visits', 1 + Number(localStorage.getItem('visits')))</script>`)
 	}))
 	defer server.Close()
-	b := openShell(t)
+	b := sharedBrowser(t)
 	s := newSession(t, b, Options{})
 	p := connect(t, s, "")
 	page := p.enter(server.URL + "/app")

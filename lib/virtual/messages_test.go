@@ -42,7 +42,7 @@ func dialRaw(t *testing.T, s *Session) *coder.Conn {
 // it tries to list.
 func TestMessagesOfEachForm(t *testing.T) {
 	t.Parallel()
-	b := openShell(t)
+	b := sharedBrowser(t)
 	other := newSession(t, b, Options{})
 	q := connect(t, other, "")
 	foreign := q.pages()[0]

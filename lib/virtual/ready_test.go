@@ -18,7 +18,7 @@ func TestNewPagesCanBeNavigatedAtOnce(t *testing.T) {
 		w.Write([]byte("<html>"))
 	}))
 	defer site.Close()
-	b := openShell(t)
+	b := sharedBrowser(t)
 	for range 8 {
 		p, page := attached(t, newSession(t, b, Options{}))
 		p.must(page, "Page.navigate", map[string]any{"url": site.URL})
