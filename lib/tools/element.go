@@ -156,9 +156,20 @@ func pressKey(ctx context.Context, r *reply, a struct{ Key string }) error {
 	}
 	r.page, r.acts = pageChanges, true
 	if err = t.Press(ctx, a.Key); err == nil {
-		r.did("Pressed %s", a.Key)
+		r.didPress(a.Key)
 	}
 	return err
+}
+
+// didPress says that a key was pressed, and of one that a browser would act on that only the page gets it.
+func (r *reply) didPress(key string) {
+	r.did("Pressed %s", key)
+	switch strings.ToLower(key) {
+	case "f5", "control+f5", "shift+f5", "control+r", "control+shift+r", "meta+r", "meta+shift+r":
+		r.say("Only the page gets the key, which reloads nothing: browser_navigate with its address loads it again.")
+	case "alt+arrowleft", "alt+arrowright":
+		r.say("Only the page gets the key, which goes nowhere: browser_navigate_back goes back.")
+	}
 }
 
 func drag(ctx context.Context, r *reply, a struct{ StartTarget, EndTarget browse.Target }) error {

@@ -288,6 +288,7 @@ func TestFields(t *testing.T) {
 	}
 	checkInertSnapshots(h, site)
 	checkKeys(h, site)
+	h.wants(false, "browser_navigate with its address loads it again", "browser_press_key", `{"key":"F5"}`)
 	// In Firefox, a frame of another site cannot move the focus out of it.
 	fieldCall{"/away", "browser_type", `{"target":"label=Secret","text":"pass","submit":true}`, true,
 		`textbox "Secret" does not keep the focus, which is outside of its frame: nothing was typed`, ""}.run(h, site)

@@ -73,6 +73,22 @@ func (s *Tools) Find(name string) (Tool, error) {
 		Hint: "bmcp call --help lists the tools"}
 }
 
+// synonyms are the words that other programs have for our tools.
+var synonyms = map[string]string{
+	"check": "fill_form", "content": "get_dom", "cookies": "cookie_list", "fill": "type", "goto": "navigate",
+	"html": "get_dom", "js": "evaluate", "markdown": "get_markdown", "open": "navigate", "select": "select_option",
+	"text": "get_markdown", "uncheck": "fill_form", "visit": "navigate", "wait": "wait_for",
+}
+
+// hints say how our tools do what is a tool of other programs. Each begins with a tool.
+var hints = map[string]string{
+	"forward":          "evaluate '() => history.forward()' goes forward",
+	"navigate_forward": "evaluate '() => history.forward()' goes forward",
+	"refresh":          "navigate with the page's address loads it again",
+	"reload":           "navigate with the page's address loads it again",
+	"scroll":           "mouse_wheel scrolls, and other tools scroll to their element",
+}
+
 // UnknownError is the error of a tool that is not there.
 type UnknownError struct{ text string }
 
@@ -80,7 +96,14 @@ func (e *UnknownError) Error() string { return e.text }
 
 // unknown returns the error of a tool that is not there.
 func unknown(name string, known []string) error {
+	word := strings.TrimPrefix(name, prefix)
+	if hint := hints[word]; hint != "" && slices.Contains(known, strings.Fields(hint)[0]) {
+		return &UnknownError{fmt.Sprintf("there is no tool %q: %s", name, hint)}
+	}
 	near := spell.Nearest(name, known)
+	if slices.Contains(known, synonyms[word]) {
+		near = synonyms[word]
+	}
 	has := func(k string) bool { return name != "" && strings.Contains(k, name) }
 	if i := slices.IndexFunc(known, has); near == "" && i >= 0 {
 		near = known[i] // take_screenshot, for screenshot

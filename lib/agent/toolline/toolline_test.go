@@ -139,6 +139,9 @@ func TestWrongWords(t *testing.T) {
 		{`clik e5`, `there is no tool "clik": did you mean click?`, ""},
 		{`browser_clik e5`, `there is no tool "browser_clik": did you mean browser_click?`, ""},
 		{`screenshot`, `there is no tool "screenshot": did you mean take_screenshot?`, ""},
+		{`goto x`, `there is no tool "goto": did you mean navigate?`, ""},
+		{`browser_html`, `there is no tool "browser_html": did you mean get_dom?`, ""},
+		{`reload`, `there is no tool "reload": navigate with the page's address loads it again`, ""},
 		{`fly`, `there is no tool "fly"`, ""},
 		{`click`, `click: the argument target is missing`, "click TARGET [doubleClick=true|false] " +
 			"[button=left|right|middle] [ARGUMENT=VALUE…]"},
