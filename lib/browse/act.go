@@ -1,11 +1,15 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"btools/lib/cdp/wire"
@@ -330,11 +334,20 @@ func (t *Tab) Check(ctx context.Context, target Target, on bool) (string, error)
 func (t *Tab) Upload(ctx context.Context, files []string) error {
 	t.b.mu.Lock()
 	c := t.chooser
-	t.chooser = nil
 	t.b.mu.Unlock()
 	if c == nil {
 		return errors.New("no file chooser is open: click the button that opens one first")
 	}
+	if dir := slices.IndexFunc(files, isDir); dir >= 0 {
+		if takes, err := t.takesDirs(ctx, c); err != nil || !takes {
+			return cmp.Or(err, fmt.Errorf("%s is a directory, and the input takes files", files[dir]))
+		}
+	}
+	t.b.mu.Lock()
+	if t.chooser == c {
+		t.chooser = nil
+	}
+	t.b.mu.Unlock()
 	if len(files) == 0 {
 		return nil
 	}
@@ -348,6 +361,23 @@ func (t *Tab) Upload(ctx context.Context, files []string) error {
 		return err
 	}
 	return t.settle(ctx, since)
+}
+
+func isDir(path string) bool {
+	at, err := os.Stat(path)
+	return err == nil && at.IsDir()
+}
+
+// takesDirs reports whether the input of a file chooser takes a directory.
+func (t *Tab) takesDirs(ctx context.Context, c *Chooser) (bool, error) {
+	var described struct{ Node struct{ Attributes []string } }
+	err := t.call(ctx, c.session, "DOM.describeNode", map[string]any{"backendNodeId": c.BackendNodeID}, &described)
+	for name := range slices.Chunk(described.Node.Attributes, 2) {
+		if strings.EqualFold(name[0], "webkitdirectory") {
+			return true, err
+		}
+	}
+	return false, err
 }
 
 // AwaitText waits until a text is visible in the page, or, if not wanted, until it

@@ -271,7 +271,11 @@ func TestTools(t *testing.T) {
 				"the element is not in the page any more: take a new browser_snapshot")
 		}
 		h.does(t, "browser_click", `{"target":"#file"}`, "[File chooser]: can be handled by browser_file_upload")
+		h.refuses(t, "browser_file_upload", `{"paths":["."]}`, "is a directory, and the input takes files")
 		h.refuses(t, "browser_file_upload", `{"paths":["a","b"]}`, "the file chooser takes one file, not 2")
+		h.does(t, "browser_evaluate", `{"target":"#file","function":"(e) => { e.webkitdirectory = true }"}`)
+		h.does(t, "browser_click", `{"target":"#file"}`, "[File chooser]: can be handled by browser_file_upload")
+		h.does(t, "browser_file_upload", `{"paths":["."]}`, "Gave the file chooser 1 file")
 		h.closeAll(t)
 	})
 
