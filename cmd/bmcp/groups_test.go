@@ -57,7 +57,7 @@ func TestBuiltinGroups(t *testing.T) {
 		}
 		a.wants(false, "httpOnly: true, secure: false, sameSite: Strict, expires: 20", "browser_cookie_get",
 			`{"name":"sid"}`)
-		a.wants(false, "Removed 1 cookies", "browser_cookie_delete", `{"name":"sid"}`)
+		a.wants(false, "Removed 1 cookie", "browser_cookie_delete", `{"name":"sid"}`)
 		a.wants(false, "Cookie 'sid' not found", "browser_cookie_get", `{"name":"sid"}`)
 		a.wants(false, "", "browser_cookie_clear", `{}`)
 		a.wants(false, "No cookies found", "browser_cookie_list", `{}`)
@@ -87,7 +87,7 @@ func TestBuiltinGroups(t *testing.T) {
 			a.wants(false, "", "browser_localstorage_set", `{"key":"at","value":%q}`, at)
 		}
 		a.wants(false, "", "browser_cookie_set", `{"name":"sid","value":"1"}`)
-		a.wants(false, "1 cookies, storage of 2 origins", "browser_storage_state", `{"filename":"state.json"}`)
+		a.wants(false, "1 cookie, storage of 2 origins", "browser_storage_state", `{"filename":"state.json"}`)
 		if st, err := os.Stat(w.Dir + "/files/state.json"); err != nil || st.Mode().Perm() != 0o600 {
 			a.t.Errorf("the file is %v, %v", st, err)
 		}

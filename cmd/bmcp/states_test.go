@@ -34,7 +34,7 @@ func TestMCPStatesOfAgents(t *testing.T) {
 				said.WriteString(r.Text())
 				return r.Text()
 			}
-			want := `Saved the login "` + name + `": 1 cookies of 127.0.0.1, storage of ` + site
+			want := `Saved the login "` + name + `": 1 cookie of 127.0.0.1, storage of ` + site
 			if r := keep(m.Did(tool, `{"action":"save","name":%q}`, name)); !strings.Contains(r, want) {
 				t.Errorf("%s, want %s", r, want)
 			}
@@ -44,7 +44,7 @@ func TestMCPStatesOfAgents(t *testing.T) {
 			}
 			m.Refused("overwrite replaces it", tool, `{"action":"save","name":%q}`, name)
 			keep(m.Did(tool, `{"action":"save","name":%q,"overwrite":true}`, name))
-			want = "- " + name + ": 1 cookies of 127.0.0.1"
+			want = "- " + name + ": 1 cookie of 127.0.0.1"
 			if r := keep(m.Did(tool, `{}`)); !strings.Contains(r, want) || strings.Count(r, "\n") > 1 {
 				t.Errorf("%s, want %s", r, want)
 			}
@@ -105,7 +105,7 @@ func TestMCPStatesOfAgents(t *testing.T) {
 		m.Did("browser_navigate", `{"url":"%s/login"}`, site)
 		m.Title("logged in")
 		m.Did(tool, `{"action":"save","name":"shared"}`)
-		if r := m.Did(tool, `{"action":"list"}`).Text(); !strings.Contains(r, "- shared: 1 cookies of 127.0.0.1") {
+		if r := m.Did(tool, `{"action":"list"}`).Text(); !strings.Contains(r, "- shared: 1 cookie of 127.0.0.1") {
 			t.Errorf("%s", r)
 		}
 		m.End()

@@ -91,7 +91,12 @@ func Names() (names []string) {
 }
 
 // Where says to a person where the entry is to stand.
-func (h Host) Where() string { return strings.TrimPrefix(h.file, "CONFIG/") }
+func (h Host) Where() string {
+	if path, err := h.Path(); err == nil && strings.HasPrefix(h.file, "CONFIG/") {
+		return path
+	}
+	return strings.TrimPrefix(h.file, "CONFIG/")
+}
 
 // Path is the file that the entry is to stand in.
 func (h Host) Path() (string, error) {

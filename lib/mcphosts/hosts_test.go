@@ -20,3 +20,13 @@ func TestLinks(t *testing.T) {
 		t.Error("claude-desktop has no servers by address")
 	}
 }
+
+// Where a host reads its configuration is told with the directory, as it differs from system to system.
+func TestWhere(t *testing.T) {
+	t.Parallel()
+	for _, h := range Hosts {
+		if where := h.Where(); strings.HasPrefix(where, "Claude") || strings.Contains(where, "CONFIG") {
+			t.Errorf("%s: %s", h.Name, where)
+		}
+	}
+}

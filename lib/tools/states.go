@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/spell"
 	"btools/lib/states"
 )
 
@@ -92,7 +93,7 @@ const maxSites = 10
 
 // contents says what a login has, without its values.
 func contents(i states.Info) string {
-	text := fmt.Sprintf("%d cookies", i.CookieCount)
+	text := spell.Count(i.CookieCount, "cookie")
 	if len(i.Domains) > 0 {
 		text += " of " + sites(i.Domains)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"btools/lib/browse"
+	"btools/lib/spell"
 	"btools/lib/states"
 )
 
@@ -127,7 +128,7 @@ func cookieDelete(ctx context.Context, r *reply, a struct{ Name string }) error 
 	case n == 0:
 		r.say("Cookie '%s' not found", a.Name)
 	default:
-		r.did("Removed %d cookies with the name %s", n, a.Name)
+		r.did("Removed %s with the name %s", spell.Count(n, "cookie"), a.Name)
 	}
 	return nil
 }
@@ -228,7 +229,8 @@ func storageState(ctx context.Context, r *reply, a struct{ Filename string }) er
 	if err != nil {
 		return err
 	}
-	r.say("Storage state saved as %s: %d cookies, storage of %d origins", path, len(state.Cookies), len(state.Origins))
+	r.say("Storage state saved as %s: %s, storage of %s", path, spell.Count(len(state.Cookies), "cookie"),
+		spell.Count(len(state.Origins), "origin"))
 	for _, l := range lost {
 		r.say("Not saved: %s", oneLine(l))
 	}

@@ -653,6 +653,6 @@ func TestTools(t *testing.T) {
 	t.Run("states", func(t *testing.T) {
 		h.refuses(t, "browser_state", `{"action":"save","name":"taken"}`, "there is one already")
 		h.does(t, "browser_state", `{"action":"save","name":"shop","overwrite":true}`,
-			`Saved the login "shop": 1 cookies of a.example`, "Not saved: the storage of b.example")
+			`Saved the login "shop": 1 cookie of a.example`, "Not saved: the storage of b.example")
 	})
 }
