@@ -49,27 +49,33 @@ func (s *Schema) Accept(args json.RawMessage, others ...string) (json.RawMessage
 		args = json.RawMessage("{}")
 	}
 	v, err := s.value("", args)
-	if e, ok := err.(*unknownError); ok && e.in == "" {
+	if e, ok := err.(*UnknownError); ok && e.in == "" {
 		e.known = slices.Compact(slices.Sorted(slices.Values(slices.Concat(e.known, others))))
 	}
 	return v, err
 }
 
-// unknownError is the error of an argument that is not there.
-type unknownError struct {
-	member, in string
-	known      []string
+// UnknownError is the error of an argument that is not there.
+type UnknownError struct {
+	Member string // its name
+	Mode   string // " without pools": why it is not there; "": it never is
+	in     string
+	known  []string
 }
 
-func (e *unknownError) Error() string {
+func (e *UnknownError) Error() string {
 	has := "there are none"
 	if len(e.known) > 0 {
 		has = "there are " + strings.Join(e.known, ", ")
 	}
-	if near := spell.Nearest(e.member, e.known); near != "" {
+	where := e.in
+	if where == "" {
+		where = e.Mode
+	}
+	if near := spell.Nearest(e.Member, e.known); near != "" && (where == "" || where == e.in) {
 		has = "did you mean " + near + "?"
 	}
-	return fmt.Sprintf("there is no argument %q%s: %s", e.member, e.in, has)
+	return fmt.Sprintf("there is no argument %q%s: %s", e.Member, where, has)
 }
 
 // value accepts one value. Name is its path among the arguments, "" for all of
@@ -214,7 +220,7 @@ func (s *Schema) object(name string, v json.RawMessage) (json.RawMessage, error)
 		}
 		property, ok := s.Properties[member]
 		if !ok {
-			return nil, &unknownError{member, in, slices.Sorted(maps.Keys(s.Properties))}
+			return nil, &UnknownError{Member: member, in: in, known: slices.Sorted(maps.Keys(s.Properties))}
 		}
 		got, err := property.value(name+member, members[member])
 		switch {

@@ -22,6 +22,7 @@ import (
 	"btools/lib/browse/firefox"
 	"btools/lib/jsonrpc"
 	"btools/lib/results"
+	"btools/lib/schema"
 	"btools/lib/spell"
 	"btools/lib/states"
 )
@@ -331,7 +332,7 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	if err := context.Cause(ctx); err != nil {
 		return failed(err)
 	}
-	args, err := t.Arguments.Accept(jsonrpc.Get(params, "arguments"), s.Arguments...)
+	args, err := s.accept(t, jsonrpc.Get(params, "arguments"))
 	if err != nil {
 		return failed(err)
 	}
@@ -356,6 +357,30 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 		err = fmt.Errorf("%w: the browser does not answer", late)
 	}
 	return r.result(ctx, err)
+}
+
+// accept returns the arguments of a tool as they are meant. Of an argument by which tools choose a browser it says why
+// it is not there.
+func (s *Server) accept(t *tool, args json.RawMessage) (json.RawMessage, error) {
+	args, err := t.Arguments.Accept(args, s.Arguments...)
+	e, ok := errors.AsType[*schema.UnknownError](err)
+	if !ok {
+		return args, err
+	}
+	has := func(name string) bool { return slices.Contains(s.Arguments, name) }
+	switch e.Member {
+	case "browser_pool", "browser_instance":
+		e.Mode = " without pools"
+	case "instanceId":
+		e.Mode = " without --extension"
+	case "session_id", "state":
+		if has("browser_pool") {
+			e.Mode = " with pools"
+		} else if has("instanceId") {
+			e.Mode = " with --extension"
+		}
+	}
+	return args, err
 }
 
 // answers reports whether the browser that a call used answers.
