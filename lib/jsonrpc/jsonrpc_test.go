@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, line := range []string{"", "{", "[]", `{"id":1}`, `{"id":{},"method":"a"}`, `{"id":true,"method":"a"}`,
 		`{"method":1}`, `{"a":[}]}`, `{"method":"a"}x`, `{"method":"a",}`, `{"a"}`, `{"id":1,"result":{"x":NaN}}`,
-		`{"id":1,"result":-Infinity}`,
+		`{"id":1,"result":-Infinity}`, `{"jsonrpc":"1.0","id":1,"method":"a"}`, `{"jsonrpc":2.0,"method":"a"}`,
 		strings.Repeat("[", 1<<20), `{"a":` + strings.Repeat("[", 20000) + "}"} {
 		if _, err := Parse([]byte(line)); err == nil {
 			t.Errorf("%.40s is taken for a message", line)

@@ -39,7 +39,7 @@ func (m *Message) IsResponse() bool     { return m.Method == "" && (m.Result != 
 // that is its ID.
 func Parse(raw []byte) (*Message, error) {
 	m := &Message{Raw: raw}
-	bad := false
+	bad, version := false, "2.0"
 	err := members(raw, func(at member) bool {
 		value := json.RawMessage(raw[at.value:at.end:at.end])
 		switch at.key(raw) {
@@ -52,6 +52,8 @@ func Parse(raw []byte) (*Message, error) {
 			if json.Unmarshal(value, &m.Method) != nil {
 				bad = true
 			}
+		case "jsonrpc":
+			version = String(value)
 		case "params":
 			m.Params = value
 		case "result":
@@ -66,6 +68,9 @@ func Parse(raw []byte) (*Message, error) {
 	}
 	if err != nil {
 		return m, err
+	}
+	if m.Method != "" && version != "2.0" {
+		return m, fmt.Errorf("it is not of JSON-RPC 2.0")
 	}
 	if bad || m.Method == "" && m.Result == nil && m.Error == nil {
 		return m, fmt.Errorf("it is neither request, notification nor response")
