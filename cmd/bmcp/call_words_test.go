@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -58,4 +59,23 @@ func TestCallWithoutBrowser(t *testing.T) {
 		t.Errorf("a batch: exit %d\n%s", r.Code, r.Out)
 	}
 	w.Run("bmcp", "end").Wants(t, 0, "")
+}
+
+// Files of a directory whose name is not UTF-8 are those of a call in it.
+func TestCallInOddDirectory(t *testing.T) {
+	t.Parallel()
+	w := New(t)
+	dir := w.Dir + "/caf\xe9"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := w.Cmd("bmcp", "call", "take_screenshot", "filename=page.png")
+	cmd.Dir = dir
+	if out, err := cmd.Output(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(dir + "/page.png"); err != nil {
+		t.Error(err)
+	}
+	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
 }

@@ -104,8 +104,10 @@ type Target struct {
 // Request is the parameters of call.
 type Request struct {
 	Target
-	Dir  string `json:"dir,omitempty"` // whose files the call may use; "": none
-	Tool string `json:"tool,omitempty"`
+	Dir string `json:"dir,omitempty"` // whose files the call may use; "": none
+	// DirBytes is Dir if that is not UTF-8, which JSON does not keep.
+	DirBytes []byte `json:"dir_bytes,omitempty"`
+	Tool     string `json:"tool,omitempty"`
 	// Arguments are those of the tool; nil: Words are.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Words     []string        `json:"words,omitempty"`
@@ -211,7 +213,7 @@ func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
-	leave, err := x.host.enter(ctx, r.Dir)
+	leave, err := x.host.enter(ctx, cmp.Or(string(r.DirBytes), r.Dir))
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -304,6 +305,9 @@ func Call(c *cli.Context) error {
 	}
 	defer cl.Close()
 	r := calls.Request{Target: t, Dir: project(c)}
+	if !utf8.ValidString(r.Dir) {
+		r.Dir, r.DirBytes = "", []byte(r.Dir)
+	}
 	if r.Form, err = form(c); err != nil {
 		return err
 	}
