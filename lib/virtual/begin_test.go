@@ -368,6 +368,8 @@ var beginWays = []beginWay{
 	byScript("frame", "f = document.createElement('iframe'); document.body.append(f);"+
 		"f.src = location.origin.replace('127.0.0.1', 'localhost') + '/opened/frame'"),
 	{name: "crash", begin: crashAndReload},
+	// Chrome (155) prerenders nothing for a page to which a client has attached by itself and
+	// not by its tab (PrerenderingDisabledByDevTools). A session attaches to each page.
 	byScript("prerender", "r = document.createElement('script'); r.type = 'speculationrules';"+
 		"r.textContent = JSON.stringify({prerender: [{urls: ['/opened/prerender'], eagerness: 'immediate'}]});"+
 		"document.head.append(r)"),
