@@ -368,7 +368,7 @@ var beginWays = []beginWay{
 	byScript("frame", "f = document.createElement('iframe'); document.body.append(f);"+
 		"f.src = location.origin.replace('127.0.0.1', 'localhost') + '/opened/frame'"),
 	{name: "crash", begin: crashAndReload},
-	// Chrome (155) prerenders nothing for a page to which a client has attached by itself and
+	// Chrome (156) prerenders nothing for a page to which a client has attached by itself and
 	// not by its tab (PrerenderingDisabledByDevTools). A session attaches to each page.
 	byScript("prerender", "r = document.createElement('script'); r.type = 'speculationrules';"+
 		"r.textContent = JSON.stringify({prerender: [{urls: ['/opened/prerender'], eagerness: 'immediate'}]});"+
@@ -385,7 +385,7 @@ func ctrlClick(s *setter, page string) {
 }
 
 // beforeDocument reports whether a fact needs a client that is heard before the document
-// begins. Chrome (155) does not hold up the page that a ctrl-click opens until then: with a
+// begins. Chrome (156) does not hold up the page that a ctrl-click opens until then: with a
 // whole browser, too, five of eight such pages began under their client.
 func beforeDocument(fact string) bool {
 	return strings.HasPrefix(fact, "init") || fact == "routed" || strings.Contains(fact, " frame ") ||
