@@ -158,8 +158,8 @@ func TestMCPCrash(t *testing.T) {
 			t.oncomplete = done
 			t.onerror = fail } })`)
 	cmdtest.Until(t, "a result names the large storage", func() bool {
-		return strings.Contains(m.Tool("browser_tabs", `{"action":"list"}`).Text(t), "does not come back if this browser "+
-			"ends without warning: "+site+": it has more than 64 MiB of storage")
+		return strings.Contains(m.Tool("browser_tabs", `{"action":"list"}`).Text(t), "does not come back if this "+
+			"browser ends without warning: "+site+": it has more than 64 MiB of storage")
 	})
 	m.Tool("coordinator_restart_browser", "{}")
 	if r := m.Tool("browser_tabs", `{"action":"list"}`); strings.Contains(r.Text(t), site) {

@@ -89,7 +89,7 @@ func newPages(t *testing.T) string {
 			w.Header()["Content-Type"] = nil
 			w.Write([]byte{0, 1, 2})
 		case r.URL.Path == "/large":
-			io.WriteString(w, strings.Repeat("ü", 5<<20))
+			io.WriteString(w, "üüü"+strings.Repeat("x", 9<<20)) // Chrome sends each ü as six bytes of JSON
 		case r.URL.Path == "/mute":
 			<-r.Context().Done()
 		default:

@@ -24,7 +24,8 @@ func killedServers(b *bench) {
 			var h *host
 			took = ms(func() {
 				h = b.host(argv, "TMPDIR="+dir, "HOME="+dir, "XDG_CACHE_HOME="+dir+"/cache", killMark+"="+dir)
-				if out := h.tool(tool, fmt.Sprintf(`{"url":%q}`, url)); strings.Contains(string(out), `"isError":true`) {
+				out := h.tool(tool, fmt.Sprintf(`{"url":%q}`, url))
+				if strings.Contains(string(out), `"isError":true`) {
 					fail("%s: %s", argv[0], out)
 				}
 			})

@@ -183,7 +183,8 @@ func shells(b *bench) {
 	large := b.serve(thousands)
 	ours.call("big", ours.open, large)
 	agent.call("big", agent.open, large)
-	texts := []string{ours.call("big", "--max-inline", "0", "snapshot", "interactive=true"), agent.call("big", "snapshot", "-i")}
+	texts := []string{ours.call("big", "--max-inline", "0", "snapshot", "interactive=true"),
+		agent.call("big", "snapshot", "-i")}
 	var size [2]int // of the lines of links, buttons and fields: theirs has headings, too
 	var which [2]string
 	for i, text := range texts {
