@@ -126,7 +126,7 @@ func (p *Programs) fetch(ctx context.Context, pkg string, stderr *stderrTail) (s
 		<-npx.Ended
 		return "", fmt.Errorf("npx has not fetched %s: %w", pkg, context.Cause(ctx))
 	}
-	if err != nil && strings.Contains(stderr.tail.String(), "npm error code E404") {
+	if err != nil && strings.Contains(stderr.tail.String(), " code E404") { // "npm ERR!" before npm 10
 		return "", fmt.Errorf("npx cannot fetch %s: npm has no such package (%s has the tools of bmcp, %s those of "+
 			"Playwright)", pkg, Builtin, Playwright)
 	}
