@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -375,6 +376,9 @@ func requestLease(ctx context.Context, c *cli.Context, p api.LeaseRequest) (*con
 	}
 	for stopping := error(nil); ; {
 		cl, r, err := requestOnce(ctx, c, p, most)
+		if errors.Is(err, control.ErrNotBegun) { // it ended before it read
+			err = cmp.Or(stopping, errStopping)
+		}
 		var e *control.Error
 		switch {
 		case err == nil:
@@ -406,6 +410,9 @@ func requestLease(ctx context.Context, c *cli.Context, p api.LeaseRequest) (*con
 		}
 	}
 }
+
+// errStopping is the error of a service that has ended without an answer.
+var errStopping error = control.Errorf(control.Stopping, "the service is stopping")
 
 // stoppingDelay is how often a service that stops is asked whether it is another one by now.
 const stoppingDelay = 100 * time.Millisecond
