@@ -42,8 +42,8 @@ const (
 	// MaxImage is the size of an image in base64 that a model still takes. A
 	// model has to see an image: smaller ones stay in the result.
 	MaxImage = 4 << 20
-	// maxImages is how many images a result has at most.
-	maxImages = 20
+	// MaxImages is how many images a result has at most.
+	MaxImages = 20
 	// blobTimeout is how long a result waits for the disk.
 	blobTimeout = 30 * time.Second
 )
@@ -100,7 +100,7 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 				sh.addText(ctx, whole)
 			}
 			first = false
-		case kind == "image" && sh.isModel() && sh.images >= maxImages:
+		case kind == "image" && sh.isModel() && sh.images >= MaxImages:
 			sh.left++
 		case !sh.isData(kind, item):
 			if kind == "image" {
@@ -113,7 +113,7 @@ func (sh *shrinking) do(ctx context.Context, result json.RawMessage) json.RawMes
 		}
 	}
 	if sh.left > 0 {
-		sh.addContent(fmt.Sprintf("[Images left out: %d. A result has at most %d]", sh.left, maxImages))
+		sh.addContent(fmt.Sprintf("[Images left out: %d. A result has at most %d]", sh.left, MaxImages))
 	}
 	if structured := jsonrpc.Get(result, "structuredContent"); len(structured) > limit(sh.Data) && !sh.Promised {
 		if key, err := sh.Texts.Put(sh.Scope, string(structured)); err == nil {

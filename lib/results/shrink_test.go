@@ -46,7 +46,7 @@ func TestImages(t *testing.T) {
 	image := `{"type":"image","mimeType":"image/jpeg","data":"` + pixel + `"}`
 	got := string(newShrinking(t.TempDir()).do(t.Context(), json.RawMessage(`{"content":[`+
 		strings.Repeat(image+",", 29)+image+`]}`)))
-	if strings.Count(got, `"image/png"`) != maxImages || strings.Contains(got, "image/jpeg") ||
+	if strings.Count(got, `"image/png"`) != MaxImages || strings.Contains(got, "image/jpeg") ||
 		strings.Count(got, "[Images left out: 10. ") != 1 {
 		t.Errorf("of 30 images: %s", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"btools/lib/blobs"
 	"btools/lib/browse"
 	"btools/lib/jsonrpc"
+	"btools/lib/results"
 	"btools/lib/schema"
 	"btools/lib/spell"
 )
@@ -250,7 +251,7 @@ func (r *reply) output(a browse.ToolAnswer) (lines []string, err error) {
 			lines = append(lines, fenced("", jsonrpc.GetString(part, "text")))
 		case kind == "image" && r.server.NoImages:
 			lines = append(lines, "The tool has answered with an image, and images are left out (--image-responses).")
-		case kind == "image" && len(r.images) >= maxImages:
+		case kind == "image" && len(r.images) >= results.MaxImages:
 			more++
 		case kind == "image" && r.picked(part, a.Tool.Of.Page):
 		default:
@@ -258,13 +259,11 @@ func (r *reply) output(a browse.ToolAnswer) (lines []string, err error) {
 		}
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more images are left out: a result has at most %d.", more, maxImages))
+		lines = append(lines, fmt.Sprintf("%d more images are left out: a result has at most %d.", more,
+			results.MaxImages))
 	}
 	return lines, err
 }
-
-// maxImages is how many images a result has at most.
-const maxImages = 20
 
 // picked adds what a page's tool has answered as an image to the result: as an image if it is one that models take, and
 // else as data. It reports false if it is neither.
