@@ -189,3 +189,37 @@ func TestIsOvertaken(t *testing.T) {
 	commit("7")
 	overtaken("6", false)
 }
+
+// A page that is replaced again and again is said to be, in words for an agent.
+func TestPagesThatAreReplaced(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, `<meta http-equiv=refresh content=0><button id=b>Buy</button>`)
+	}))
+	defer site.Close()
+	url, _ := chrometest.StartShell(t)
+	b, err := Open(t.Context(), url, chrometest.Slow(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	tab, err := b.Current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab.Navigate(t.Context(), site.URL)
+	said := map[string]int{}
+	for range 30 {
+		_, _, err := tab.Evaluate(t.Context(), "() => new Promise(() => {})", "")
+		if err == nil {
+			t.Fatal("a promise that is never kept has a value")
+		}
+		said[err.Error()]++
+	}
+	for text := range said {
+		if !strings.Contains(text, "the page has been replaced") && !strings.Contains(text, "the page is leaving") {
+			t.Errorf("it says %q", text)
+		}
+	}
+}

@@ -232,7 +232,10 @@ type answer struct {
 
 // into decodes an answer, unless there is nothing to decode it into.
 func (a answer) into(result any) error {
-	if a.err != nil || result == nil {
+	switch {
+	case isLost(a.err):
+		return &lostError{a.err}
+	case a.err != nil || result == nil:
 		return a.err
 	}
 	return json.Unmarshal(a.raw, result)
@@ -469,11 +472,19 @@ func isLost(err error) bool {
 	switch e.Message {
 	case "Cannot find context with specified id", "Execution context was destroyed.",
 		"Inspected target navigated or closed", "Cannot find default execution context",
-		"No frame with given id found", "No frame for given id found":
+		"No frame with given id found", "No frame for given id found", "Not attached to an active page":
 		return true
 	}
 	return false
 }
+
+// lostError is such an error in words for an agent.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string {
+	return "the page has been replaced meanwhile: take a new snapshot"
+}
+func (e *lostError) Unwrap() error { return e.err }
 
 // State is what results say of a tab.
 type State struct {
