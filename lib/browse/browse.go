@@ -315,7 +315,7 @@ func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
 				t.url, t.title = info.URL, titleOf(info.Title, info.URL)
 			}
 		}
-		url := cmp.Or(t.url, t.starting[t.main.id].url)
+		url := cmp.Or(t.addressLocked(), t.starting[t.main.id].url)
 		all = append(all, TabState{t.number, url, t.title, t == b.current, t.crashed, url == "about:blank"})
 	}
 	return all

@@ -56,7 +56,7 @@ func (b *Before) Events() (all []string) {
 	case t.crashed && !b.crashed:
 		all = append(all, "The page has crashed")
 	case t.navigations > b.then.navigations && (b.then.navigations > 0 || t.url != "about:blank"): // else it is new
-		all = append(all, "The page went to "+Redacted(t.url))
+		all = append(all, "The page went to "+Redacted(t.addressLocked()))
 	}
 	if t.dialog != nil && t.dialog != b.dialog {
 		all = append(all, fmt.Sprintf("A dialog has opened: %q", t.dialog.Message))

@@ -78,7 +78,7 @@ func (t *target) event(e cdp.Event) {
 		}
 	case "Page.frameNavigated":
 		p := decode[struct {
-			Frame struct{ ID, ParentID, LoaderID, URL string }
+			Frame struct{ ID, ParentID, LoaderID, URL, UnreachableURL string }
 			Type  string
 		}](e.Params)
 		delete(t.worlds, p.Frame.ID)
@@ -91,6 +91,7 @@ func (t *target) event(e cdp.Event) {
 		}
 		if p.Frame.ID == tab.main.id {
 			tab.committed(p.Frame.LoaderID, p.Frame.URL)
+			tab.unreachable = p.Frame.UnreachableURL
 			if p.Type == "BackForwardCacheRestore" { // the document as it was left
 				tab.parsed, tab.loaded = true, true
 				tab.parsings++

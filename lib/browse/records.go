@@ -1,6 +1,7 @@
 package browse
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -260,7 +261,7 @@ func (t *Tab) addTraffic(from *target, e cdp.Event) {
 		if r == nil {
 			break
 		}
-		r.Failure = p.ErrorText
+		r.Failure = cmp.Or(r.Failure, p.ErrorText) // the browser's page of the error ends as the request does
 		r.finish(p.Timestamp)
 		if e.Method == "Network.loadingFailed" && r.Type == "document" { // it becomes no document: a download
 			clear(t.starting)

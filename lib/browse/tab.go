@@ -25,6 +25,7 @@ type Tab struct {
 	paused func(cdp.Event) // handles the events of the Fetch domain; must not wait
 
 	url, title      string
+	unreachable     string     // the address in whose place the browser shows a page of an error; "": none
 	loader          string     // of the document
 	documents       []document // the latest ones, this one last
 	parsed, loaded  bool
@@ -93,7 +94,7 @@ func (t *Tab) committed(loader, url string) {
 	if last := len(t.documents) - 1; last >= 0 {
 		t.documents[last].status = t.statusLocked()
 	}
-	t.loader, t.parsed, t.loaded, t.chooser = loader, false, false, nil
+	t.loader, t.parsed, t.loaded, t.chooser, t.unreachable = loader, false, false, nil, ""
 	if t.documents = append(t.documents, document{loader: loader, rival: rival}); len(t.documents) > maxDocuments {
 		t.documents = slices.Delete(t.documents, 0, maxDocuments/2)
 	}
@@ -489,6 +490,7 @@ func (e *lostError) Unwrap() error { return e.err }
 // State is what results say of a tab.
 type State struct {
 	URL, Title       string
+	NotLoaded        bool // the browser shows a page of its own in its place, which says why
 	Status           Status
 	Errors, Warnings int // of the console, since the document was loaded
 
@@ -528,11 +530,15 @@ func (t *Tab) note(now shown) {
 	t.title, t.url = now.Title, now.URL
 }
 
+// addressLocked is that of the page, or of the one that could not be loaded.
+func (t *Tab) addressLocked() string { return cmp.Or(t.unreachable, t.url) }
+
 // Seen is the state as it was seen last, such as by a snapshot: the page is not asked.
 func (t *Tab) Seen() State {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	s := State{URL: cmp.Or(t.url, "about:blank"), Title: t.title, Status: t.statusLocked()}
+	s := State{URL: cmp.Or(t.addressLocked(), "about:blank"), Title: t.title, NotLoaded: t.unreachable != "",
+		Status: t.statusLocked()}
 	switch {
 	case t.isLeaving():
 		s.Leaving = Redacted(t.starting[t.main.id].url)

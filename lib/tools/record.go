@@ -86,7 +86,7 @@ func networkRequests(ctx context.Context, r *reply, a struct {
 			hidden++
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%d. [%s] %s => %s", i+1, q.Method, q.URL, outcome(q)))
+		lines = append(lines, fmt.Sprintf("%d. [%s] %s => %s", i+1, q.Method, requestAddress(q.URL), outcome(q)))
 	}
 	if lines != nil {
 		text := strings.Join(lines, "\n")
@@ -101,6 +101,17 @@ func networkRequests(ctx context.Context, r *reply, a struct {
 	}
 	return nil
 }
+
+// requestAddress returns the address of a request as a list shows it: one that is its data has no more than a model needs.
+func requestAddress(url string) string {
+	if strings.HasPrefix(url, "data:") {
+		return clipped(url, maxDataAddress)
+	}
+	return url
+}
+
+// maxDataAddress bounds the address of data in a list, in characters.
+const maxDataAddress = 60
 
 func outcome(q browse.Request) string {
 	switch {

@@ -294,6 +294,9 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		state = t.State(ctx)
 	}
 	lines := pageLines(state.URL, state.Title, state.Status, state.Leaving)
+	if state.NotLoaded {
+		lines = append(lines, "- Not loaded: the browser shows a page of its own, which says why")
+	}
 	if waits := state.Waits; len(waits) > 0 {
 		all := make([]string, min(3, len(waits)))
 		for i := range all {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -472,6 +473,23 @@ func TestTools(t *testing.T) {
 		h.does(t, "browser_fetch", `{"url":"{site}/large"}`,
 			"The body is longer: these are its first 8388608 bytes.", "üüü")
 		h.does(t, "browser_fetch", `{"url":"{site}/none"}`, "Status: 404 Not Found", "404 page not found")
+
+		// A page that a link leads to and that cannot be loaded, and an address that is data.
+		gone, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone.Close()
+		dead := "http://" + gone.Addr().String() + "/dead"
+		open(t, "/empty")
+		h.does(t, "browser_evaluate", `{"function":"() => { document.body.innerHTML = '<a href=`+dead+`>dead</a>' }"}`)
+		h.does(t, "browser_click", `{"target":"text=dead"}`, "- Page URL: "+dead+"\n", "- Not loaded: the browser shows",
+			"!chrome-error:")
+		h.does(t, all, `{"static":true}`, "[GET] "+dead+" => [FAILED] ")
+		open(t, "/empty")
+		h.does(t, "browser_evaluate", `{"function":"() => fetch('data:text/plain,' + 'x'.repeat(1000)).then((r) => r.ok)"}`,
+			"true")
+		h.does(t, all, `{"static":true}`, "[GET] data:text/plain,xxx", "x… => [200] OK")
 
 		// Those of a tab that a link opens, from its first one.
 		open(t, "/empty")
