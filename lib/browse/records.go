@@ -59,10 +59,13 @@ func (t *Tab) addMessage(e cdp.Event) {
 	default:
 		p := decode[struct {
 			Entry struct {
-				Level, Text, URL string
-				LineNumber       int
+				Level, Text, URL, NetworkRequestID string
+				LineNumber                         int
 			}
 		}](e.Params).Entry
+		if id := p.NetworkRequestID; id != "" && id == t.traffic.icon { // a site without an icon has no fault
+			return
+		}
 		m = Message{Kind: p.Level, Text: p.Text, URL: p.URL, Line: p.LineNumber}
 	}
 	switch m.Kind {

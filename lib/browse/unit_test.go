@@ -187,4 +187,11 @@ func TestOwnRequests(t *testing.T) {
 	if s := fmt.Sprint(got); s != "[document http://a/favicon.ico image http://a/favicon.ico]" {
 		t.Errorf("the requests are %s", s)
 	}
+	for _, id := range []string{"2", "3"} {
+		tab.addMessage(cdp.Event{Method: "Log.entryAdded", Params: json.RawMessage(
+			`{"entry":{"level":"error","text":"404 of ` + id + `","networkRequestId":"` + id + `"}}`)})
+	}
+	if len(tab.console) != 1 || tab.console[0].Text != "404 of 3" {
+		t.Errorf("the console has %+v", tab.console)
+	}
 }
