@@ -119,6 +119,24 @@ func TestMCPCallsInOrder(t *testing.T) {
 	}
 }
 
+// A call with arguments that its tool refuses takes no browser from others.
+func TestMCPWrongArgumentsLeaseNothing(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	m := w.MCP([]string{"PW_MCP_PROXY_BROWSER=" + cmdtest.Bin + "/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=1"},
+		"--mcp", "builtin")
+	m.Tools()
+	for args, want := range map[string]string{`{"urll":"about:blank"}`: "did you mean url?", `{}`: "url",
+		`{"url":"about:blank","session_id":"a"}`: "with pools"} {
+		m.Refused(want, "browser_navigate", "%s", args)
+	}
+	if r := m.Tool("browser_pool_status", "{}"); !strings.Contains(r.Line, `"leased_instances":0`) {
+		t.Errorf("a browser is leased: %s", r.Line)
+	}
+	m.End()
+	w.Clean()
+}
+
 // A call that is cancelled while it waits holds up none that comes after it.
 func TestMCPCancelledInTurn(t *testing.T) {
 	t.Parallel()

@@ -5,8 +5,9 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
-
+	"btools/lib/jsonrpc"
 	"btools/lib/mcp/catalog"
+	"btools/lib/tools"
 )
 
 // toolCall is the call of a child's tool, on its way to the child.
@@ -17,11 +18,15 @@ type toolCall struct {
 	sup   *supervisor // of the child for its browser; nil: it has no browser yet
 }
 
-// to notes where the tool is, and which browser the call names.
+// to notes where the tool is, and which browser the call names. A call that our own tool would refuse takes no browser
+// from others.
 func (c *toolCall) to(r catalog.Route) (err error) {
 	c.route = r
-	c.ref, err = source.RefIn(c.env.Args, r.Stripped)
-	return err
+	if c.ref, err = source.RefIn(c.env.Args, r.Stripped); err != nil || !r.Child.Builtin {
+		return err
+	}
+	args := jsonrpc.Get(r.Rename(c.m).Params, "arguments")
+	return tools.CheckArguments(r.Name, args, c.host.server.Source.Kind().Arguments())
 }
 
 // run relays the call: at once if nothing has to be waited for. Otherwise it gets a turn, and waits in that.

@@ -22,8 +22,7 @@ func TestArgumentsOfOtherModes(t *testing.T) {
 		{nil, "session_id", `: there are url`},
 		{pools, "urll", `: did you mean url?`},
 	} {
-		s := &Server{Options: Options{Arguments: c.has}}
-		_, err := s.accept(find("browser_navigate"), json.RawMessage(`{"`+c.name+`":"a"}`))
+		err := CheckArguments("browser_navigate", json.RawMessage(`{"`+c.name+`":"a"}`), c.has)
 		if want := `there is no argument "` + c.name + `"` + c.want; err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", c.name, err, want)
 		}

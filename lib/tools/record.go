@@ -102,7 +102,7 @@ func networkRequests(ctx context.Context, r *reply, a struct {
 	return nil
 }
 
-// requestAddress returns the address of a request as a list shows it: one that is its data has no more than a model needs.
+// requestAddress returns the address of a request as a list shows it: of one that is its data, the beginning.
 func requestAddress(url string) string {
 	if strings.HasPrefix(url, "data:") {
 		return clipped(url, maxDataAddress)

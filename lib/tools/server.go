@@ -332,7 +332,7 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	if err := context.Cause(ctx); err != nil {
 		return failed(err)
 	}
-	args, err := s.accept(t, jsonrpc.Get(params, "arguments"))
+	args, err := accept(t, jsonrpc.Get(params, "arguments"), s.Arguments)
 	if err != nil {
 		return failed(err)
 	}
@@ -359,15 +359,26 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	return r.result(ctx, err)
 }
 
+// CheckArguments returns what is wrong with the arguments of a call, beside which those that choose a browser may
+// stand; nil for a tool that is not in the table.
+func CheckArguments(name string, args json.RawMessage, choosing []string) error {
+	t := find(name)
+	if t == nil {
+		return nil
+	}
+	_, err := accept(t, args, choosing)
+	return err
+}
+
 // accept returns the arguments of a tool as they are meant. Of an argument by which tools choose a browser it says why
 // it is not there.
-func (s *Server) accept(t *tool, args json.RawMessage) (json.RawMessage, error) {
-	args, err := t.Arguments.Accept(args, s.Arguments...)
+func accept(t *tool, args json.RawMessage, choosing []string) (json.RawMessage, error) {
+	args, err := t.Arguments.Accept(args, choosing...)
 	e, ok := errors.AsType[*schema.UnknownError](err)
 	if !ok {
 		return args, err
 	}
-	has := func(name string) bool { return slices.Contains(s.Arguments, name) }
+	has := func(name string) bool { return slices.Contains(choosing, name) }
 	switch e.Member {
 	case "browser_pool", "browser_instance":
 		e.Mode = " without pools"

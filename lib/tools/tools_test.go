@@ -482,13 +482,14 @@ func TestTools(t *testing.T) {
 		gone.Close()
 		dead := "http://" + gone.Addr().String() + "/dead"
 		open(t, "/empty")
-		h.does(t, "browser_evaluate", `{"function":"() => { document.body.innerHTML = '<a href=`+dead+`>dead</a>' }"}`)
-		h.does(t, "browser_click", `{"target":"text=dead"}`, "- Page URL: "+dead+"\n", "- Not loaded: the browser shows",
+		h.does(t, "browser_evaluate", `{"function":"() => { document.body.innerHTML = '<a href=`+dead+
+			`>dead</a>' }"}`)
+		h.does(t, "browser_click", `{"target":"text=dead"}`, "- Page URL: "+dead+"\n", "- Not loaded: ",
 			"!chrome-error:")
 		h.does(t, all, `{"static":true}`, "[GET] "+dead+" => [FAILED] ")
 		open(t, "/empty")
-		h.does(t, "browser_evaluate", `{"function":"() => fetch('data:text/plain,' + 'x'.repeat(1000)).then((r) => r.ok)"}`,
-			"true")
+		h.does(t, "browser_evaluate", `{"function":"() => fetch('data:text/plain,' + 'x'.repeat(1000)).then(`+
+			`(r) => r.ok)"}`, "true")
 		h.does(t, all, `{"static":true}`, "[GET] data:text/plain,xxx", "x… => [200] OK")
 
 		// Those of a tab that a link opens, from its first one.
