@@ -84,7 +84,6 @@ var modules = map[string][]string{
 		"github.com/JohannesKaufmann/html-to-markdown/v2", "github.com/JohannesKaufmann/dom",
 		"codeberg.org/readeck/go-readability/v2", "github.com/go-shiori/dom", "github.com/gogs/chardet",
 		"github.com/andybalholm/cascadia", "github.com/itlightning/dateparse",
-		"github.com/mattn/go-sixel", "github.com/soniakeys/quant", "golang.org/x/term", // pictures on a terminal
 	},
 }
 

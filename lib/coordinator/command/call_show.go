@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image/png"
 	"io"
 	"io/fs"
 	"os"
@@ -15,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/mattn/go-sixel"
 
 	"btools/lib/blobs"
 	"btools/lib/cli"
@@ -256,32 +253,15 @@ func saveData(tool string, d data) (string, error) {
 	}
 }
 
-// drawing is what shows a PNG on standard output, nil if that is no terminal or one that shows no pictures.
+// drawing returns the function that shows a PNG on standard output, nil unless that is a terminal which shows pictures.
 func drawing(c *cli.Context) func(io.Writer, []byte) error {
 	program := c.Getenv("TERM_PROGRAM")
-	switch {
-	case !terminal.Is(c.Stdout):
+	kitty := c.Getenv("KITTY_WINDOW_ID") != "" || c.Getenv("TERM") == "xterm-kitty" || program == "ghostty" ||
+		program == "WezTerm"
+	if !kitty || !terminal.Is(c.Stdout) {
 		return nil
-	case c.Getenv("KITTY_WINDOW_ID") != "", c.Getenv("TERM") == "xterm-kitty", program == "ghostty",
-		program == "WezTerm":
-		return drawKitty
-	case terminal.Foreground() && sixel.IsSupported(): // the terminal is asked, and has a second to answer
-		return drawSixel
 	}
-	return nil
-}
-
-// drawSixel shows a PNG on a terminal that takes sixels.
-func drawSixel(w io.Writer, data []byte) error {
-	picture, err := png.Decode(bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	if err := sixel.NewEncoder(w).Encode(picture); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(w)
-	return err
+	return drawKitty
 }
 
 // drawKitty shows a PNG on a terminal with the graphics protocol of kitty.
