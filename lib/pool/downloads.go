@@ -11,6 +11,7 @@ import (
 	"btools/lib/downloads"
 	"btools/lib/guard"
 	"btools/lib/pool/config"
+	"btools/lib/settings"
 	"btools/lib/virtual/sessions"
 )
 
@@ -72,7 +73,7 @@ func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files
 	v.mu.Lock()
 	l := v.leases[lease]
 	v.mu.Unlock()
-	if l != nil && l.slot.set.Isolation != config.Context {
+	if l != nil && l.slot.set.Isolation != settings.Context {
 		return v.ownDownloads(l)
 	}
 	files, ok := v.downloadsOfHibernated(lease)
@@ -85,7 +86,7 @@ func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files
 		files = s.Downloads()
 	}
 	if files == nil {
-		return nil, errNoDownloads(l.slot.set.WhyNoDownloads())
+		return nil, errNoDownloads(config.WhyNoDownloads(l.slot.set))
 	}
 	return files, nil
 }

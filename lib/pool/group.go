@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/pool/config"
 	"btools/lib/pool/share"
 	"btools/lib/sessions"
+	"btools/lib/settings"
 	"btools/lib/wait"
 )
 
@@ -31,7 +31,7 @@ type group struct {
 
 // groupSettings returns the settings that the instances of a group have in
 // common.
-func groupSettings(set config.Settings) config.Settings {
+func groupSettings(set settings.Settings) settings.Settings {
 	set = instanceSettings(set)
 	set.ID, set.Alias = "shared", ""
 	return set

@@ -10,10 +10,10 @@ import (
 
 	"btools/lib/exit"
 	"btools/lib/forward"
-	"btools/lib/pool/config"
 	"btools/lib/pool/share"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/settings"
 	"btools/lib/virtual"
 )
 
@@ -80,7 +80,7 @@ func (g *group) launchChrome(ctx context.Context) (*share.Chrome, error) {
 		}
 		o.Keep = v.Dir != nil
 		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.Idle,
-			ByConnections: g.set.IdleBy == config.Connections}, g.log)
+			ByConnections: g.set.IdleBy == settings.Connections}, g.log)
 	}()
 	v.metrics.launches.WithLabelValues(g.poolName).Inc()
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
+	"btools/lib/settings"
 )
 
 func TestADrainedPoolServesNobodyUntilItIsNoMore(t *testing.T) {
@@ -617,21 +618,21 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 
 func TestAsManyInstancesAsThereMayBe(t *testing.T) {
 	t.Parallel()
-	v := start(t, "_A_INSTANCES="+strconv.Itoa(config.MaxInstances), "_A_IS_DEFAULT=1")
+	v := start(t, "_A_INSTANCES="+strconv.Itoa(settings.MaxInstances), "_A_IS_DEFAULT=1")
 	had := map[string]bool{}
-	for range config.MaxInstances {
+	for range settings.MaxInstances {
 		had[take(t, v, "").instance] = true
 	}
-	if st := status(t, v); len(had) != config.MaxInstances || st.Leased != config.MaxInstances || st.Available != 0 {
+	if st := status(t, v); len(had) != settings.MaxInstances || st.Leased != settings.MaxInstances || st.Available != 0 {
 		t.Error(len(had), st.Leased, st.Available)
 	}
 	if a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))}); code(a.err) != control.LeaseTimeout {
 		t.Error(a)
 	}
-	if ids := v.ReleaseAll(0); len(ids) != config.MaxInstances || status(t, v).Available != config.MaxInstances {
+	if ids := v.ReleaseAll(0); len(ids) != settings.MaxInstances || status(t, v).Available != settings.MaxInstances {
 		t.Error(len(ids))
 	}
-	if v.Scale("A", config.MaxInstances-1); status(t, v).Available != config.MaxInstances-1 {
+	if v.Scale("A", settings.MaxInstances-1); status(t, v).Available != settings.MaxInstances-1 {
 		t.Error("not scaled")
 	}
 }
@@ -666,7 +667,7 @@ func TestNobodyWaitsForABrowserThatIsNotThere(t *testing.T) {
 		}
 		v := pool.New(cfg, slog.New(slog.DiscardHandler))
 		var launches atomic.Int32
-		v.Launch = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
+		v.Launch = func(context.Context, string, settings.Settings, options.Options) (*launcher.Browser, error) {
 			launches.Add(1)
 			return nil, exit.Errorf(exit.Unavailable, "no edge is installed")
 		}
@@ -693,7 +694,7 @@ func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
 	}
 	began, read := make(chan struct{}, 1), make(chan struct{})
 	v := pool.New(cfg, slog.New(slog.NewTextHandler(stuck{began, read}, nil)))
-	v.Launch = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
+	v.Launch = func(context.Context, string, settings.Settings, options.Options) (*launcher.Browser, error) {
 		return nil, errors.New("there is no browser") // which is logged
 	}
 	if _, err := v.Start(t.Context()); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"btools/lib/control"
-	"btools/lib/pool/config"
+	"btools/lib/settings"
 	"btools/lib/states"
 	"btools/lib/virtual"
 )
@@ -61,7 +61,7 @@ func (v *Service) loadLogin(r Request) (*login, error) {
 func (p *pool) whyNoStateLocked(instance string) string {
 	for _, s := range p.slots {
 		named := instance == s.set.ID || instance == s.set.Alias
-		if s.set.Isolation != config.Context && (instance == "" || named) {
+		if s.set.Isolation != settings.Context && (instance == "" || named) {
 			return fmt.Sprintf("instance %s has a browser to itself; only those with isolation = \"context\" can",
 				s.set.ID)
 		}
@@ -96,7 +96,7 @@ func (g *login) stateName() string {
 func (v *Service) LeaseState(ctx context.Context, lease string) (*states.State, []string, error) {
 	v.mu.Lock()
 	l := v.leases[lease]
-	shared := l != nil && l.slot.set.Isolation == config.Context
+	shared := l != nil && l.slot.set.Isolation == settings.Context
 	v.mu.Unlock()
 	switch {
 	case l == nil:

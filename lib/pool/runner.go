@@ -11,8 +11,8 @@ import (
 
 	"btools/lib/exit"
 	"btools/lib/liveness"
-	"btools/lib/pool/config"
 	"btools/lib/proc"
+	"btools/lib/settings"
 	"btools/lib/spell"
 	"btools/lib/wait"
 )
@@ -36,7 +36,7 @@ type runner struct {
 	hooks    hooks
 	service  *Service
 	poolName string
-	set      config.Settings
+	set      settings.Settings
 	log      *slog.Logger
 	wakeup   chan struct{}
 	ctx      context.Context // ends with the instance or the group
@@ -81,7 +81,7 @@ type check struct {
 	err        string
 }
 
-func (v *Service) newRunner(poolName string, set config.Settings) runner {
+func (v *Service) newRunner(poolName string, set settings.Settings) runner {
 	r := runner{service: v, poolName: poolName, set: set, log: v.Log.With("pool", poolName),
 		wakeup: make(chan struct{}, 1), state: Starting,
 		backoff: wait.Backoff{First: minRetryDelay, Max: maxRetryDelay, Steady: stableAfter}}
@@ -109,7 +109,7 @@ func (r *runner) run() {
 		}
 		r.hadBrowser = r.hadBrowser && why != idled
 		// One that waited for its first use has shown that it must be retried.
-		launch = why == crashed || why == replaced && (eager || r.set.Isolation == config.Context)
+		launch = why == crashed || why == replaced && (eager || r.set.Isolation == settings.Context)
 	}
 }
 
@@ -288,7 +288,7 @@ func (r *runner) replaceReasonLocked() string {
 	switch age := time.Since(r.launchedAt); {
 	case r.replace != "":
 		return r.replace
-	case r.set.Isolated && r.set.Isolation == config.Process && r.uses > 0:
+	case r.set.Isolated && r.set.Isolation == settings.Process && r.uses > 0:
 		return "has had a lease (ISOLATED=true)"
 	case r.set.MaxUses > 0 && r.uses >= r.set.MaxUses:
 		return fmt.Sprintf("has had %s (MAX_USES=%d)", spell.Count(r.uses, "lease"), r.set.MaxUses)
@@ -300,7 +300,7 @@ func (r *runner) replaceReasonLocked() string {
 
 // memoryExcess describes by how much a browser exceeds MAX_MEMORY, or returns
 // "".
-func memoryExcess(set config.Settings, pid int) string {
+func memoryExcess(set settings.Settings, pid int) string {
 	if set.MaxMemory == 0 || pid == 0 {
 		return ""
 	}
@@ -329,9 +329,9 @@ const (
 )
 
 // idleText says that a browser was stopped because it was idle.
-func idleText(set config.Settings) string {
+func idleText(set settings.Settings) string {
 	without := "traffic"
-	if set.IdleBy == config.Connections {
+	if set.IdleBy == settings.Connections {
 		without = "a WebSocket"
 	}
 	return fmt.Sprintf("was stopped after %v without %s", set.Idle, without)

@@ -27,6 +27,7 @@ import (
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/settings"
 	"btools/lib/spell"
 	"btools/lib/state"
 	"btools/lib/states"
@@ -37,7 +38,7 @@ import (
 type Service struct {
 	Config *config.Config
 	// Launch launches the browser of an instance of the pool.
-	Launch func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error)
+	Launch func(ctx context.Context, pool string, set settings.Settings, o options.Options) (*launcher.Browser, error)
 	Log    *slog.Logger
 	// LeaseLevel is the level of the messages about leases and requests for them.
 	LeaseLevel slog.Level
@@ -173,11 +174,11 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 		}
 	}
 	for _, s := range fresh {
-		if s.set.UserDataDir == "" {
+		if s.set.Profile == "" {
 			continue
 		}
 		for _, old := range v.retired {
-			if old.set.UserDataDir == s.set.UserDataDir {
+			if old.set.Profile == s.set.Profile {
 				s.profileReleased = append(s.profileReleased, old.gone)
 			}
 		}
@@ -200,13 +201,13 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 
 // sameInstance reports whether an instance can keep running with other
 // settings: those that concern only its pool may differ.
-func sameInstance(a, b config.Settings) bool {
+func sameInstance(a, b settings.Settings) bool {
 	return reflect.DeepEqual(instanceSettings(a), instanceSettings(b))
 }
 
 // instanceSettings returns the settings without those that concern only the
 // pool.
-func instanceSettings(s config.Settings) config.Settings {
+func instanceSettings(s settings.Settings) settings.Settings {
 	s.LeaseTimeout, s.LeaseTTL, s.QueueLimit, s.State, s.Description = 0, 0, 0, "", ""
 	s.Affinity, s.AffinityIdle = "", 0
 	return s
@@ -214,8 +215,8 @@ func instanceSettings(s config.Settings) config.Settings {
 
 // Scale changes the number of instances of a pool.
 func (v *Service) Scale(name string, n int) error {
-	if n < 1 || n > config.MaxInstances {
-		return control.Errorf(control.BadRequest, "a pool has 1 to %d instances, not %d", config.MaxInstances, n)
+	if n < 1 || n > settings.MaxInstances {
+		return control.Errorf(control.BadRequest, "a pool has 1 to %d instances, not %d", settings.MaxInstances, n)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -299,14 +300,14 @@ func (v *Service) poolNamed(name string) *pool {
 }
 
 // newSlot creates an instance and opens its endpoint.
-func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
+func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) {
 	s := &slot{runner: v.newRunner(p.cfg.Name, set), gone: make(chan struct{}), pool: p, number: n}
 	s.log = s.log.With("instance", set.ID)
 	s.state = s.startState()
 	if !set.Launch {
 		return s, nil
 	}
-	if set.Isolation == config.Context {
+	if set.Isolation == settings.Context {
 		var err error
 		s.sessions, err = v.sessionServerLocked(p.cfg.Name)
 		return s, err
@@ -330,7 +331,7 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 		},
 		Downloads: s.serveOwnDownloads, Unconnected: s.resetDownloads,
 		State: v.State, Options: launchOptions(set), Idle: set.Idle,
-		IdleByConnections: set.IdleBy == config.Connections, MaxConnections: 512, Changed: s.wake,
+		IdleByConnections: set.IdleBy == settings.Connections, MaxConnections: 512, Changed: s.wake,
 		Log: s.log,
 	}
 	s.guardEndpoint(s.proxy)
@@ -339,9 +340,9 @@ func (v *Service) newSlot(p *pool, n int, set config.Settings) (*slot, error) {
 }
 
 // launchOptions converts an instance's settings to blaunch's options.
-func launchOptions(set config.Settings) options.Options {
-	return options.Options{Browser: record.Canonical(set.Browser), Headless: &set.Headless, Profile: set.UserDataDir,
-		Args: set.Args, Sandbox: set.Sandbox}
+func launchOptions(set settings.Settings) options.Options {
+	set.Browser = record.Canonical(set.Browser)
+	return set.Options
 }
 
 // StopLeasing grants no more leases and fails the waiting requests.
@@ -558,8 +559,8 @@ func (s *slot) status() api.InstanceStatus {
 		state = Draining
 	}
 	i := api.InstanceStatus{
-		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.Headless,
-		UserDataDir: s.set.UserDataDir, WSLWindows: s.set.WSLWindows,
+		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.IsHeadless(),
+		UserDataDir: s.set.Profile, WSLWindows: s.set.WSLWindows,
 		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(),
 		Uses: r.uses, Restarts: s.restarts, HibernateAfter: s.set.Hibernate.Milliseconds(),
 	}

@@ -298,7 +298,7 @@ func (s *slot) record(lease string) *record.Record {
 	if s.proxy == nil && s.sessions == nil {
 		return out
 	}
-	i := record.Instance{Host: s.addr, Headless: s.set.Headless, Temporary: s.set.UserDataDir == ""}
+	i := record.Instance{Host: s.addr, Headless: s.set.IsHeadless(), Temporary: s.set.Profile == ""}
 	if rec := s.browser(); rec != nil {
 		if raw := rec.Raw("browser"); raw != nil {
 			out.SetRaw("browser", raw)

@@ -18,6 +18,7 @@ import (
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/record"
+	"btools/lib/settings"
 )
 
 // patience is how long a test waits before it says that something hangs: a busy
@@ -57,7 +58,7 @@ func TestStoppedBrowserIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := pool.New(cfg, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	v.Launch = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error) {
+	v.Launch = func(context.Context, string, settings.Settings, options.Options) (*launcher.Browser, error) {
 		launches.Add(1)
 		rec := record.New()
 		rec.MustSet("instance", map[string]any{"protocol": record.BiDi,

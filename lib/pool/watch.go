@@ -18,6 +18,7 @@ import (
 	"btools/lib/launcher"
 	"btools/lib/pool/config"
 	"btools/lib/record"
+	"btools/lib/settings"
 	"btools/lib/virtual/sessions"
 	"btools/lib/wait"
 )
@@ -53,8 +54,8 @@ type ownFiles struct {
 }
 
 // newWatching returns where the browsers of a new instance write.
-func (v *Service) newWatching(set config.Settings) (w watching) {
-	if v.Dir != nil && set.WhyNoDownloads() == "" {
+func (v *Service) newWatching(set settings.Settings) (w watching) {
+	if v.Dir != nil && config.WhyNoDownloads(set) == "" {
 		w.incoming = filepath.Join(v.Dir.Path(), "browser-"+strings.ToLower(rand.Text()[:8]))
 	}
 	return w
@@ -221,7 +222,7 @@ func (v *Service) endOwn(l *lease, kept bool) (remove func()) {
 // ownDownloads returns the downloads of a lease that has a browser to itself.
 func (v *Service) ownDownloads(l *lease) (*downloads.Files, error) {
 	s := l.slot
-	why := s.set.WhyNoDownloads()
+	why := config.WhyNoDownloads(s.set)
 	if rec := s.browser(); why == "" && rec != nil {
 		if i, err := launcher.Endpoint(rec); err == nil && i.Protocol != record.CDP {
 			why = "its browser reports no downloads"

@@ -487,7 +487,7 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Session
 		}
 		args := slices.Concat(log, []string{"--socket=" + sock, "--drain-timeout=0s"}, ch.handOn)
 		if ownFirefox && !ch.configured {
-			args = append(args, firefoxes(o.Headless == nil || *o.Headless)...)
+			args = append(args, firefoxes(o.IsHeadless())...)
 		} else if leaves {
 			args = append(args, "--leave="+record.Firefox) // which others launch themselves
 		}
@@ -506,7 +506,7 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Session
 		c.Log.Info("the browser is bmcp's own; --pool uses the bpool service that runs")
 	}
 	if o.Browser == record.Firefox {
-		return left(c, o.Browser, o.Headless == nil || *o.Headless), nil
+		return left(c, o.Browser, o.IsHeadless()), nil
 	}
 	how, err := sessionsOf(c)
 	if err != nil {

@@ -75,6 +75,9 @@ func (o Options) Check() string {
 	return ""
 }
 
+// IsHeadless reports whether the browser has no window, which is the default.
+func (o Options) IsHeadless() bool { return o.Headless == nil || *o.Headless }
+
 // IsPath reports whether a browser is named by its path rather than by its type.
 func IsPath(browser string) bool { return strings.ContainsRune(browser, filepath.Separator) }
 

@@ -22,11 +22,11 @@ import (
 	historycommand "btools/lib/history/command"
 	"btools/lib/lifetime"
 	"btools/lib/pool"
-	"btools/lib/pool/config"
 	"btools/lib/pool/locate"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
+	"btools/lib/settings"
 	"btools/lib/spell"
 	"btools/lib/states"
 )
@@ -536,7 +536,7 @@ func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id stri
 // checkDurations rejects flags that are not valid durations.
 func checkDurations(c *cli.Context, flags ...string) error {
 	for _, f := range flags {
-		if d := c.Duration(f); d < 0 || d > config.MaxDuration {
+		if d := c.Duration(f); d < 0 || d > settings.MaxDuration {
 			return c.UsageError("--%s must be a duration such as 15s, at most 876000h, not %v", f, d)
 		}
 	}

@@ -32,6 +32,7 @@ import (
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/register"
+	"btools/lib/settings"
 	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
@@ -316,13 +317,13 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 }
 
 // launchFunc is the type of pool.Service's Launch.
-type launchFunc = func(context.Context, string, config.Settings, options.Options) (*launcher.Browser, error)
+type launchFunc = func(context.Context, string, settings.Settings, options.Options) (*launcher.Browser, error)
 
 // launch returns a function that launches an instance's browser with blaunch, or
 // waits for one that joins.
 func launch(c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) launchFunc {
 	grace := c.Duration("stop-timeout")
-	return func(ctx context.Context, pool string, set config.Settings, o options.Options) (*launcher.Browser, error) {
+	return func(ctx context.Context, pool string, set settings.Settings, o options.Options) (*launcher.Browser, error) {
 		if set.Extension {
 			return joined(ctx, c, hubs, now)
 		}
@@ -334,13 +335,13 @@ func launch(c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) launchFunc {
 			}
 		}
 		args := append(o.Argv(), "--owner=bpool "+pool+"/"+set.ID)
-		spec, err := blaunch(cmp.Or(set.Timeout, config.MaxTimeout), grace, c.Messages, c.String("log-level"),
+		spec, err := blaunch(cmp.Or(set.Timeout, settings.MaxTimeout), grace, c.Messages, c.String("log-level"),
 			c.String("log-format"), args)
 		if err != nil {
 			return nil, err
 		}
 		spec.Now = now
-		spec.Pipe = set.Isolation == config.Context && launcher.HasPipes && !set.WSLWindows
+		spec.Pipe = set.Isolation == settings.Context && launcher.HasPipes && !set.WSLWindows
 		return launcher.Launch(ctx, spec)
 	}
 }
@@ -468,7 +469,7 @@ func (h *handler) lease(ctx context.Context, p api.LeaseRequest) (any, error) {
 
 // checkTimes rejects invalid durations.
 func checkTimes(ttl int64, timeout *int64) error {
-	const most = int64(config.MaxDuration / time.Millisecond)
+	const most = int64(settings.MaxDuration / time.Millisecond)
 	if ttl < 0 || ttl > most || timeout != nil && (*timeout < 0 || *timeout > most) {
 		return control.Errorf(control.BadRequest, "ttl_ms and timeout_ms must be from 0 to %d", most)
 	}

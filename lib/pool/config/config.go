@@ -15,11 +15,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/BurntSushi/toml"
 
 	"btools/lib/envfile"
+	"btools/lib/flags"
+	"btools/lib/settings"
 	"btools/lib/spell"
 )
 
@@ -43,67 +44,10 @@ type Config struct {
 type Pool struct {
 	Name      string
 	IsDefault bool
-	Settings
-	Instances []Settings
+	settings.Settings
+	Instances []settings.Settings
 	layers    *layers
 }
-
-// Settings are the values for one instance, or the shared ones of a pool.
-type Settings struct {
-	ID          string // the instance's number
-	Alias       string // "": none
-	Description string
-	Browser     string // a type or an absolute path; "": the best that is installed
-	Headless    bool
-	Isolated    bool   // each lease gets a fresh browser
-	Isolation   string // Process or Context
-	PerBrowser  int    // with Context: instances that share one browser
-	Spares      int    // with Context: spare sessions per browser; MaxInstances: one for each free instance
-	WSLWindows  bool
-	Timeout     time.Duration // of a launch, and in bmcp of a tool call; 0: no limit
-	Launch      bool          // false: bpool launches no browser for it
-	Extension   bool          // with Launch: its browser is one that joins by its extension
-	Args        []string
-	UserDataDir string // "": a temporary profile
-	Sandbox     string // auto, on or off
-	Start       string // eager or lazy
-	Restart     string // always or never
-	MaxUses     int    // leases until the browser is replaced; 0: no limit
-	MaxAge      time.Duration
-	MaxMemory   int64 // bytes; 0: no limit
-	Idle        time.Duration
-	IdleBy      string        // what counts as use: Traffic or Connections
-	Proxy       string        // with Context: the URL of the leases' proxy, with credentials; "": none
-	ProxyBypass string        // hosts that they reach without it
-	State       string        // with Context: the state with which leases start; "": none
-	Throttle    time.Duration // with Context: until the pages of an unused lease are hidden; 0: never
-	Hibernate   time.Duration // with Context: until an unused lease without clients is hibernated; 0: never
-
-	Downloads     string   // the directory that keeps the downloads of each lease; "": they end with it
-	DownloadLimit int64    // bytes that a lease may download; 0: no limit
-	UploadRoots   []string // with Context: directories whose files leases may upload, without symbolic links
-	DownloadRoots []string // with Context: directories that clients of any user may name for their downloads, as those
-
-	LeaseTimeout   time.Duration // how long a request may wait
-	LeaseTTL       time.Duration // how long a lease lasts unless renewed
-	QueueLimit     int           // number of requests that may wait
-	Affinity       string        // of bmcp's sessions: call or session
-	AffinityIdle   time.Duration // after which another request gets an instance that a session keeps
-	HealthInterval time.Duration
-	HealthTimeout  time.Duration
-}
-
-// What keeps a browser from being idle.
-const (
-	Traffic     = "traffic"     // what clients send, and downloads
-	Connections = "connections" // open WebSockets
-)
-
-// What an instance has to itself.
-const (
-	Process = "process" // a browser
-	Context = "context" // a session in a shared browser
-)
 
 // Value is a value as it was written, and its source.
 type Value struct {
@@ -114,9 +58,9 @@ type Value struct {
 
 // entry is a value and its scope.
 type entry struct {
-	level    level
+	level    settings.Where
 	pool, id string
-	key      *key
+	row      *settings.Row
 	text     string
 	source   string
 	file     bool
@@ -124,7 +68,7 @@ type entry struct {
 
 // scope is where a value applies.
 type scope struct {
-	level         level
+	level         settings.Where
 	pool, id, key string
 }
 
@@ -140,9 +84,9 @@ type layers struct {
 // name returns the key's name as its source writes it.
 func (e *entry) name() string {
 	if e.file {
-		return strings.ToLower(e.key.name)
+		return strings.ToLower(e.row.KeyName())
 	}
-	return e.key.name
+	return e.row.KeyName()
 }
 
 // Problem is one error in the configuration.
@@ -240,18 +184,18 @@ func (s *layers) readEnvironment(vars []envfile.Variable, bad *Error) {
 		ok := false
 		e := entry{text: v.Value, source: name}
 		if rest[:min(1, len(rest))] != "_" {
-			e.level = global
+			e.level = settings.Global
 			s.add(e, rest, bad)
 			continue
 		}
 		body := rest[1:]
 		if p, tail, two := strings.Cut(body, "__"); two {
 			id, key, _ := strings.Cut(tail, "_")
-			e.level, e.pool, e.id = instance, p, id
+			e.level, e.pool, e.id = settings.Instance, p, id
 			s.add(e, key, bad)
 			continue
 		}
-		e.level = pool
+		e.level = settings.Pool
 		var key string
 		if e.pool, key, ok = splitPool(body); !ok {
 			bad.add(name, "unknown key in %s%s", body, suggestion(keyCandidates(body)...))
@@ -264,7 +208,7 @@ func (s *layers) readEnvironment(vars []envfile.Variable, bad *Error) {
 // splitPool splits POOL_KEY. Both parts may contain underscores: the longest
 // key that matches counts.
 func splitPool(body string) (pool, key string, ok bool) {
-	for _, k := range slices.AppendSeq(keyNames(), maps.Keys(formerly)) {
+	for _, k := range slices.AppendSeq(settings.KeyNames(), maps.Keys(settings.Formerly)) {
 		if p, fits := strings.CutSuffix(body, "_"+k); fits && len(k) > len(key) {
 			pool, key, ok = p, k, true
 		}
@@ -300,7 +244,7 @@ func suggestion(names ...string) string {
 		if instead := elsewhere[strings.ToUpper(n)]; instead != "" {
 			return ": " + instead
 		}
-		if k := spell.Nearest(strings.ToUpper(n), keyNames()); k != "" &&
+		if k := spell.Nearest(strings.ToUpper(n), settings.KeyNames()); k != "" &&
 			(best == "" || spell.Distance(strings.ToUpper(n), k) < distance) {
 			best, distance = k, spell.Distance(strings.ToUpper(n), k)
 			if n == strings.ToLower(n) { // written as in a file
@@ -326,48 +270,31 @@ func invalidName(name string) string {
 
 // add adds an entry after checking its scope and its key.
 func (s *layers) add(e entry, name string, bad *Error) {
-	if e.key = keyNamed(strings.ToUpper(name)); e.key == nil || !e.file && name != strings.ToUpper(name) {
+	e.row = settings.Named(strings.ToUpper(name))
+	if e.row == nil || !e.file && name != strings.ToUpper(name) {
 		bad.add(e.source, "unknown key %s%s", name, suggestion(name))
 		return
 	}
-	if e.level != global && !validName(e.pool) {
+	if e.level != settings.Global && !validName(e.pool) {
 		bad.add(e.source, "%s", invalidName(e.pool))
 		return
 	}
-	if e.level == instance && !isNumber(e.id) {
+	if e.level == settings.Instance && !isNumber(e.id) {
 		bad.add(e.source, "%q is not an instance's ID: they are 0, 1, 2 and so on", e.id)
 		return
 	}
-	if e.key.levels&e.level == 0 {
-		where := map[level]string{
-			pool:     "a pool, " + Prefix + "_POOL_" + e.key.name,
-			instance: "an instance, " + Prefix + "_POOL__ID_" + e.key.name,
-		}
-		if e.file {
-			where = map[level]string{pool: "a pool, in [pool.POOL]",
-				instance: "an instance, in [pool.POOL.instance.ID]"}
-		}
-		switch {
-		case e.level == global && e.key.levels == pool:
-			bad.add(e.source, "%s defined globally: set it for %s", e.name(), where[pool])
-		case e.level == global:
-			bad.add(e.source, "%s defined globally: set it for %s", e.name(), where[instance])
-		default:
-			bad.add(e.source, "%s can't be set for %s", e.name(),
-				map[level]string{pool: "a pool", instance: "an instance"}[e.level])
-		}
+	if e.row.Where&e.level == 0 {
+		e.misplaced(bad)
 		return
 	}
-	if e.key.read != nil {
-		if err := e.key.read(&Settings{}, e.text); err != nil {
-			bad.add(e.source, "%s is %q: %v", e.name(), e.key.shown(e.text), err)
-			return
-		}
+	if err := e.row.Set(&settings.Settings{}, e.text, flags.Files); err != nil {
+		bad.add(e.source, "%s is %q: %v", e.name(), e.row.Shown(e.text), err)
+		return
 	}
 	if s.index == nil {
 		s.index = map[scope]int{}
 	}
-	at := scope{e.level, e.pool, e.id, e.key.name}
+	at := scope{e.level, e.pool, e.id, e.row.KeyName()}
 	old, ok := s.index[at]
 	if ok && s.entries[old].file == e.file {
 		bad.add(e.source, "%s is set twice: remove its former name here, or %s", e.name(), s.entries[old].source)
@@ -376,6 +303,28 @@ func (s *layers) add(e entry, name string, bad *Error) {
 		s.index[at] = len(s.entries)
 	}
 	s.entries = append(s.entries, e)
+}
+
+// misplaced reports a key at a level at which it cannot be set, and says where it can.
+func (e *entry) misplaced(bad *Error) {
+	if e.level != settings.Global {
+		which := "a pool"
+		if e.level == settings.Instance {
+			which = "an instance"
+		}
+		bad.add(e.source, "%s can't be set for %s", e.name(), which)
+		return
+	}
+	where := "an instance, " + Prefix + "_POOL__ID_" + e.row.KeyName()
+	switch isPools := e.row.Where&settings.Keys == settings.Pool; {
+	case isPools && e.file:
+		where = "a pool, in [pool.POOL]"
+	case isPools:
+		where = "a pool, " + Prefix + "_POOL_" + e.row.KeyName()
+	case e.file:
+		where = "an instance, in [pool.POOL.instance.ID]"
+	}
+	bad.add(e.source, "%s defined globally: set it for %s", e.name(), where)
 }
 
 func validName(name string) bool {
@@ -409,7 +358,7 @@ func (s *layers) readFile(file string, bad *Error) {
 		}
 		return
 	}
-	s.readTable(top, entry{level: global, source: file, file: true}, "", bad)
+	s.readTable(top, entry{level: settings.Global, source: file, file: true}, "", bad)
 }
 
 // readTable reads the keys of a table and its subtables.
@@ -420,12 +369,12 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 		at.source = e.source + ": " + full
 		if sub, ok := t[name].(map[string]any); ok {
 			switch {
-			case e.level == global && name == "pool", e.level == pool && name == "instance":
+			case e.level == settings.Global && name == "pool", e.level == settings.Pool && name == "instance":
 				for _, n := range slices.Sorted(maps.Keys(sub)) {
 					below, ok := sub[n].(map[string]any)
 					inner := e
-					if inner.level = pool; e.level == pool {
-						inner.level, inner.id = instance, n
+					if inner.level = settings.Pool; e.level == settings.Pool {
+						inner.level, inner.id = settings.Instance, n
 					} else {
 						inner.pool = n
 					}
@@ -433,16 +382,16 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 						bad.add(at.source+"."+n, "%s.%s is not a table", full, n)
 						continue
 					}
-					if inner.level == pool && !validName(n) {
+					if inner.level == settings.Pool && !validName(n) {
 						bad.add(at.source+"."+n, "%s", invalidName(n))
 						continue
 					}
-					if inner.level == instance && (!isNumber(n) || len(below) == 0) {
+					if inner.level == settings.Instance && (!isNumber(n) || len(below) == 0) {
 						bad.add(at.source+"."+n,
 							"[%s.%s] is not an instance, or has no keys: instances are 0, 1, 2 and so on", full, n)
 						continue
 					}
-					if inner.level == pool {
+					if inner.level == settings.Pool {
 						if s.tables == nil {
 							s.tables = map[string]string{}
 						}
@@ -456,12 +405,12 @@ func (s *layers) readTable(t map[string]any, e entry, path string, bad *Error) {
 			continue
 		}
 		text, ok := asText(t[name])
-		if k := keyNamed(strings.ToUpper(name)); !ok && k != nil {
+		if k := settings.Named(strings.ToUpper(name)); !ok && k != nil {
 			bad.add(at.source, "%s is %v: must be %s, as a string, number, boolean or, for args, a list of strings",
-				full, t[name], k.kind)
+				full, t[name], k.KindOf())
 			continue
 		}
-		if name != strings.ToLower(name) && keyNamed(strings.ToUpper(name)) != nil {
+		if name != strings.ToLower(name) && settings.Named(strings.ToUpper(name)) != nil {
 			bad.add(at.source, "unknown key %s: did you mean %s?", full, strings.ToLower(name))
 			continue
 		}

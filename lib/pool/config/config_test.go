@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/settings"
+
 	"btools/lib/envfile"
 )
 
@@ -36,7 +38,7 @@ func TestNothingConfigured(t *testing.T) {
 		p.LeaseTTL != time.Hour {
 		t.Errorf("%+v", p)
 	}
-	if i := p.Instances[0]; i.Browser != "" || !i.Headless || !i.Launch || i.Timeout != 30*time.Second ||
+	if i := p.Instances[0]; i.Browser != "" || !i.IsHeadless() || !i.Launch || i.Timeout != 30*time.Second ||
 		i.Start != "eager" {
 		t.Errorf("%+v", i)
 	}
@@ -47,7 +49,7 @@ func TestNothingConfigured(t *testing.T) {
 		!c.Pools[0].IsDefault {
 		t.Error("one pool", c, err)
 	}
-	if c, err = load(t, "", "HEADLESS=false"); err != nil || c.Pools[0].Instances[0].Headless {
+	if c, err = load(t, "", "HEADLESS=false"); err != nil || c.Pools[0].Instances[0].IsHeadless() {
 		t.Error("a global key alone is not heeded", err)
 	}
 }
@@ -72,7 +74,7 @@ func TestHierarchy(t *testing.T) {
 		{"", "chromium", true, "global global global"},
 	} {
 		got := p.Instances[i]
-		if got.Alias != want.alias || got.Browser != want.browser || got.Headless != want.headless ||
+		if got.Alias != want.alias || got.Browser != want.browser || got.IsHeadless() != want.headless ||
 			got.Timeout != 30*time.Second {
 			t.Errorf("%d: %+v", i, got)
 		}
@@ -110,10 +112,10 @@ func TestNames(t *testing.T) {
 	if want := []string{"ISOLATED", "MY_POOL_2", "NEVER_IDLE", "SESSIONLESS", "WEB_KIT"}; !slices.Equal(names, want) {
 		t.Fatalf("%v", names)
 	}
-	if i := c.Pools[0].Instances[1]; i.Headless || !i.Isolated || i.Browser != "firefox" {
+	if i := c.Pools[0].Instances[1]; i.IsHeadless() || !i.Isolated || i.Browser != "firefox" {
 		t.Errorf("%+v", i)
 	}
-	if p := c.Pools[1]; p.LeaseTimeout != 5*time.Second || p.Instances[0].UserDataDir != "/x" ||
+	if p := c.Pools[1]; p.LeaseTimeout != 5*time.Second || p.Instances[0].Profile != "/x" ||
 		!slices.Equal(p.Instances[0].Args, []string{"--a", "b c"}) {
 		t.Errorf("%+v", p)
 	}
@@ -165,7 +167,7 @@ func TestVariablesOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := c.Pools[0]
-	if i := p.Instances[0]; len(p.Instances) != 4 || i.Headless || i.Timeout != 7*time.Second ||
+	if i := p.Instances[0]; len(p.Instances) != 4 || i.IsHeadless() || i.Timeout != 7*time.Second ||
 		i.Browser != "chromium" {
 		t.Errorf("%d, %+v", len(p.Instances), i)
 	}
@@ -294,7 +296,7 @@ func TestProblems(t *testing.T) {
 // as in the specification.
 func TestDurations(t *testing.T) {
 	for text, want := range map[string]time.Duration{"5000": 5 * time.Second, "5s": 5 * time.Second,
-		"1m30s": 90 * time.Second, "0": 0, "0s": 0, "86400000": MaxTimeout} {
+		"1m30s": 90 * time.Second, "0": 0, "0s": 0, "86400000": settings.MaxTimeout} {
 		c, err := load(t, "", "TIMEOUT="+text)
 		if err != nil || c.Pools[0].Instances[0].Timeout != want {
 			t.Errorf("%s: %v", text, err)
@@ -328,8 +330,8 @@ instances = 1
 		t.Fatal(err)
 	}
 	a, b := c.Pools[0].Instances, c.Pools[1].Instances[0]
-	if a[0].Isolation != Context || a[0].PerBrowser != 2 || a[0].Spares != 1 || a[2].Isolation != Process ||
-		b.Isolation != Process || b.Spares != MaxInstances || b.MaxMemory != 2<<30 {
+	if a[0].Isolation != settings.Context || a[0].PerBrowser != 2 || a[0].Spares != 1 ||
+		a[2].Isolation != settings.Process || b.Isolation != settings.Process || b.Spares != settings.MaxInstances || b.MaxMemory != 2<<30 {
 		t.Errorf("%+v", c.Pools)
 	}
 	shared := []string{"_A_INSTANCES=2", "_A_ISOLATION=context"}

@@ -26,7 +26,7 @@ instances = 1
 		t.Fatal(err)
 	}
 	a, b := c.Pools[0].Instances[1], c.Pools[1].Instances[0]
-	if !a.Extension || !a.Launch || a.Browser != "" || a.Headless || a.MaxUses != 0 || a.Idle != 0 ||
+	if !a.Extension || !a.Launch || a.Browser != "" || a.IsHeadless() || a.MaxUses != 0 || a.Idle != 0 ||
 		!a.Isolated || a.Timeout != 7*time.Second {
 		t.Errorf("an instance whose browser joins has %+v", a)
 	}

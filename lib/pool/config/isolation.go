@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"btools/lib/settings"
 )
 
 // checkIsolation reports instances whose browser cannot be shared.
@@ -11,13 +13,12 @@ func (c *Config) checkIsolation(bad *Error) {
 	reported := map[string]bool{} // a value may apply to many instances
 	for _, p := range c.Pools {
 		for _, i := range p.Instances {
-			if i.Isolation != Context {
-				c.checkProxy(p, i, reported, bad)
-				c.checkState(p, i, reported, bad)
+			if i.Isolation != settings.Context {
+				c.checkNeedsContext(p, i, reported, bad)
 				continue
 			}
 			e := p.layers.lookup(p.Name, i.ID, "ISOLATION")
-			why := i.whyUnshareable()
+			why := whyUnshareable(i)
 			if why == "" || reported[p.Name+why] {
 				continue
 			}
@@ -27,21 +28,14 @@ func (c *Config) checkIsolation(bad *Error) {
 	}
 }
 
-// checkProxy reports a proxy of an instance whose browser cannot have one. An
-// instance must not use the network directly when a proxy is configured for it.
-func (c *Config) checkProxy(p Pool, i Settings, reported map[string]bool, bad *Error) {
-	e := p.layers.lookup(p.Name, i.ID, "PROXY")
-	if i.Proxy != "" && !c.reportedAsJoined(e) && !reported[p.Name+e.source] {
-		reported[p.Name+e.source] = true
-		bad.add(e.source, "%s is set for %s/%s, which has a browser to itself: it applies only to instances with "+
-			"isolation = \"context\"", e.name(), p.Name, i.ID)
-	}
-}
-
-// checkState reports a state of an instance whose leases cannot start with one.
-func (c *Config) checkState(p Pool, i Settings, reported map[string]bool, bad *Error) {
-	e := p.layers.lookup(p.Name, i.ID, "STATE")
-	if i.State != "" && !c.reportedAsJoined(e) && !reported[p.Name+e.source] {
+// checkNeedsContext reports a proxy or a state of an instance whose browser cannot have
+// one: an instance must not go without what is configured for it.
+func (c *Config) checkNeedsContext(p Pool, i settings.Settings, reported map[string]bool, bad *Error) {
+	for key, value := range map[string]string{"PROXY": i.Proxy, "STATE": i.State} {
+		e := p.layers.lookup(p.Name, i.ID, key)
+		if value == "" || c.reportedAsJoined(e) || reported[p.Name+e.source] {
+			continue
+		}
 		reported[p.Name+e.source] = true
 		bad.add(e.source, "%s is set for %s/%s, which has a browser to itself: it applies only to instances with "+
 			"isolation = \"context\"", e.name(), p.Name, i.ID)
@@ -54,15 +48,10 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 		if c.checkJoined(&e, bad) {
 			continue
 		}
-		switch e.key.name {
+		switch e.row.KeyName() {
 		case "DOWNLOADS", "DOWNLOAD_LIMIT":
-			if !c.anyInstance(&e, func(i Settings) bool { return i.WhyNoDownloads() == "" }) {
+			if !c.anyInstance(&e, func(i settings.Settings) bool { return WhyNoDownloads(i) == "" }) {
 				bad.add(e.source, "%s has no effect here: the browsers write their downloads where they like", e.name())
-			}
-		case "PER_BROWSER", "SPARES", "PROXY_BYPASS", "THROTTLE", "HIBERNATE", "UPLOAD_ROOTS", "DOWNLOAD_ROOTS":
-			if !c.anyInstance(&e, func(i Settings) bool { return i.Isolation == Context }) {
-				bad.add(e.source,
-					"%s has no effect here: it applies only to instances with isolation = \"context\"", e.name())
 			}
 		case "MAX_MEMORY":
 			switch {
@@ -70,17 +59,23 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 			case runtime.GOOS != "linux":
 				bad.add(e.source, "%s is not supported on %s, where a browser's memory is not known", e.name(),
 					runtime.GOOS)
-			case !c.anyInstance(&e, func(i Settings) bool { return i.Launch && !i.WSLWindows && !i.Extension }):
+			case !c.anyInstance(&e, func(i settings.Settings) bool { return i.Launch && !i.WSLWindows && !i.Extension }):
 				bad.add(e.source, "%s has no effect here: it applies only to browsers that bpool launches on Linux",
 					e.name())
 			}
+		}
+		if e.row.Context && !c.anyInstance(&e, func(i settings.Settings) bool {
+			return i.Isolation == settings.Context
+		}) {
+			bad.add(e.source, "%s has no effect here: it applies only to instances with isolation = \"context\"",
+				e.name())
 		}
 	}
 }
 
 // WhyNoDownloads says why the leases of the instance have no directory for their
 // downloads, or returns "".
-func (i *Settings) WhyNoDownloads() string {
+func WhyNoDownloads(i settings.Settings) string {
 	switch {
 	case !i.Launch:
 		return "bpool does not launch that browser"
@@ -88,14 +83,14 @@ func (i *Settings) WhyNoDownloads() string {
 		return "that browser has joined by its extension: its hub has them"
 	case i.WSLWindows:
 		return "it is a browser of Windows"
-	case i.otherBrowser() != "":
-		return i.otherBrowser() + " reports no downloads"
+	case otherBrowser(i) != "":
+		return otherBrowser(i) + " reports no downloads"
 	}
 	return ""
 }
 
 // otherBrowser names the browser if it is not based on Chromium, or returns "".
-func (i *Settings) otherBrowser() string {
+func otherBrowser(i settings.Settings) string {
 	if kind := strings.ToLower(filepath.Base(i.Browser)); strings.HasPrefix(kind, "firefox") || kind == "webkit" {
 		return kind
 	}
@@ -103,26 +98,26 @@ func (i *Settings) otherBrowser() string {
 }
 
 // whyUnshareable says why the instance cannot share a browser, or returns "".
-func (i *Settings) whyUnshareable() string {
+func whyUnshareable(i settings.Settings) string {
 	switch {
-	case i.otherBrowser() != "":
-		return "whose browser is " + i.otherBrowser() + ": only browsers based on Chromium can be shared"
+	case otherBrowser(i) != "":
+		return "whose browser is " + otherBrowser(i) + ": only browsers based on Chromium can be shared"
 	case !i.Launch:
 		return "which has no browser to share: launch is false"
-	case i.UserDataDir != "":
+	case i.Profile != "":
 		return "which has a user_data_dir: sessions do not use that profile"
 	}
 	return ""
 }
 
 // anyInstance reports whether a value applies to an instance that satisfies is.
-func (c *Config) anyInstance(e *entry, is func(Settings) bool) bool {
+func (c *Config) anyInstance(e *entry, is func(settings.Settings) bool) bool {
 	for _, p := range c.Pools {
-		if e.level != global && e.pool != p.Name {
+		if e.level != settings.Global && e.pool != p.Name {
 			continue
 		}
 		for _, i := range p.Instances {
-			if (e.level != instance || e.id == i.ID) && is(i) {
+			if (e.level != settings.Instance || e.id == i.ID) && is(i) {
 				return true
 			}
 		}

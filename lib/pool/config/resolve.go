@@ -6,13 +6,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"btools/lib/flags"
+	"btools/lib/settings"
 )
 
 // lookup returns the entry that applies to a key of an instance, or with id ""
 // of a pool. It returns nil if the default applies.
 func (s *layers) lookup(poolName, id, keyName string) *entry {
-	for _, at := range []scope{{instance, poolName, id, keyName}, {pool, poolName, "", keyName},
-		{global, "", "", keyName}} {
+	for _, at := range []scope{{settings.Instance, poolName, id, keyName},
+		{settings.Pool, poolName, "", keyName}, {settings.Global, "", "", keyName}} {
 		if i, ok := s.index[at]; ok {
 			return &s.entries[i]
 		}
@@ -27,7 +30,7 @@ func (s *layers) resolve(bad *Error) *Config {
 		names = map[string]string{}
 	}
 	for _, e := range s.entries {
-		if e.level != global && names[e.pool] == "" {
+		if e.level != settings.Global && names[e.pool] == "" {
 			names[e.pool] = e.source
 		}
 	}
@@ -49,14 +52,14 @@ func (s *layers) resolve(bad *Error) *Config {
 				name)
 		} else if e == nil {
 			bad.add(names[name], "Pool missing INSTANCES configuration: %s needs %s_%s_INSTANCES=N", name, Prefix, name)
-		} else if k, err := parseCount(e.text, 1, MaxInstances); err != nil {
+		} else if k, err := settings.ParseCount(e.text, 1, settings.MaxInstances); err != nil {
 			bad.add(e.source, "%s is %q: %v", e.name(), e.text, err)
 		} else {
 			n = k
 		}
 		if e := s.lookup(name, "", "IS_DEFAULT"); e != nil {
 			var err error
-			if isDefault, err = parseBool(e.text); err != nil {
+			if isDefault, err = settings.ParseBool(e.text); err != nil {
 				bad.add(e.source, "%s is %q: %v", e.name(), e.text, err)
 			}
 		}
@@ -125,13 +128,13 @@ func (c *Config) checkInstances(bad *Error) {
 					e.text, p.Name, i.ID)
 			}
 			at := p.Name + "/" + i.ID
-			if other, ok := dirs[i.UserDataDir]; ok && i.UserDataDir != "" && !reported {
+			if other, ok := dirs[i.Profile]; ok && i.Profile != "" && !reported {
 				e := p.layers.lookup(p.Name, i.ID, "USER_DATA_DIR")
 				bad.add(e.source, "%s %s is set for both %s and %s: only one browser at a time can use a profile",
-					e.name(), i.UserDataDir, other, at)
+					e.name(), i.Profile, other, at)
 				reported = true
 			}
-			dirs[i.UserDataDir] = at
+			dirs[i.Profile] = at
 		}
 	}
 }
@@ -156,7 +159,7 @@ func (s *layers) pool(name string, n int, bad *Error) Pool {
 		aliases[set.Alias] = set.ID
 	}
 	for _, e := range s.entries {
-		if e.level == instance && e.pool == name && n > 0 {
+		if e.level == settings.Instance && e.pool == name && n > 0 {
 			if id, _ := strconv.Atoi(e.id); id >= n {
 				bad.add(e.source, "Invalid instance ID in override: pool %s has INSTANCES=%d, so IDs 0 to %d, not %s",
 					name, n, n-1, e.id)
@@ -176,46 +179,44 @@ func isDigits(s string) bool {
 }
 
 // settingsOf returns the settings of an instance, or with id "" of its pool.
-func (s *layers) settingsOf(pool, id string) Settings {
-	set := Settings{ID: id}
-	for _, k := range keys {
-		if k.read == nil {
-			continue
-		}
-		if v := s.value(pool, id, &k); v.Text != "" {
-			k.read(&set, s.text(pool, id, &k, v)) // checked when it was added
+func (s *layers) settingsOf(pool, id string) settings.Settings {
+	set := settings.Settings{ID: id}
+	for _, r := range settings.Rows(settings.Keys) {
+		if v := s.value(pool, id, r); v.Text != "" {
+			r.Set(&set, s.text(pool, id, r, v), flags.Files) // checked when it was added
 		}
 	}
 	if set.Extension {
-		return set.asJoined()
+		return asJoined(set)
 	}
 	return set
 }
 
 // text returns the whole of a value that is shown without its secrets.
-func (s *layers) text(pool, id string, k *key, v Value) string {
-	if e := s.lookup(pool, id, k.name); e != nil {
+func (s *layers) text(pool, id string, r *settings.Row, v Value) string {
+	if e := s.lookup(pool, id, r.KeyName()); e != nil {
 		return e.text
 	}
 	return v.Text
 }
 
 // value returns the value of a key and its source.
-func (s *layers) value(pool, id string, k *key) Value {
-	if e := s.lookup(pool, id, k.name); e != nil {
-		return Value{k.name, k.shown(e.text), fmt.Sprintf("%v, %s", e.level, e.source), true, k.levels&instance == 0}
+func (s *layers) value(pool, id string, r *settings.Row) Value {
+	name := r.KeyName()
+	if e := s.lookup(pool, id, name); e != nil {
+		return Value{name, r.Shown(e.text), fmt.Sprintf("%v, %s", e.level, e.source), true, r.Where&settings.Instance == 0}
 	}
-	v := Value{Key: k.name, Text: k.def, Source: "default", Shared: k.levels&instance == 0}
-	if k.name == "BROWSER" && s.noPools {
+	v := Value{Key: name, Text: r.Default, Source: "default", Shared: r.Where&settings.Instance == 0}
+	if name == "BROWSER" && s.noPools {
 		v.Text, v.Source = "", "default: the best installed browser" // nobody has chosen another
 	}
-	if e := s.lookup(pool, id, "LAUNCH"); k.name == "BROWSER" && e != nil && e.text == "extension" {
+	if e := s.lookup(pool, id, "LAUNCH"); name == "BROWSER" && e != nil && e.text == "extension" {
 		v.Text, v.Source = "", "the one that joins" // whichever that is
 	}
-	if k.name == "LAUNCH" && s.value(pool, id, keyNamed("BROWSER")).Text == "webkit" {
+	if name == "LAUNCH" && s.value(pool, id, settings.Named("BROWSER")).Text == "webkit" {
 		v.Text, v.Source = "false", "default for webkit" // DevTools cannot drive it
 	}
-	if k.name == "LAUNCH" && s.skipped != "" && s.value(pool, id, keyNamed("BROWSER")).Text == s.skipped {
+	if name == "LAUNCH" && s.skipped != "" && s.value(pool, id, settings.Named("BROWSER")).Text == s.skipped {
 		v.Text, v.Source = "false", "default for "+s.skipped+" here"
 	}
 	return v
@@ -231,16 +232,16 @@ func (p Pool) Resize(n int) Pool {
 // Values returns the pool's settings with their sources. Settings that
 // instances can override are included only if they are set.
 func (p *Pool) Values() (values []Value) {
-	for _, k := range keys {
-		v := p.layers.value(p.Name, "", &k)
+	for _, r := range settings.Rows(settings.Keys) {
+		v, name := p.layers.value(p.Name, "", r), r.KeyName()
 		switch {
-		case k.levels&instance != 0:
+		case r.Where&settings.Instance != 0:
 			if !v.Set {
 				continue
 			}
-		case k.name == "IS_DEFAULT" && p.IsDefault && !v.Set:
+		case name == "IS_DEFAULT" && p.IsDefault && !v.Set:
 			v.Text, v.Source = "true", "default of the only pool"
-		case k.name == "INSTANCES" && !v.Set:
+		case name == "INSTANCES" && !v.Set:
 			v.Text = strconv.Itoa(len(p.Instances))
 		}
 		values = append(values, v)
@@ -251,9 +252,9 @@ func (p *Pool) Values() (values []Value) {
 // InstanceValues returns an instance's settings with their sources, or only
 // those that are set for the instance itself.
 func (p *Pool) InstanceValues(id string, own bool) (values []Value) {
-	for _, k := range keys {
-		if _, set := p.layers.index[scope{instance, p.Name, id, k.name}]; k.levels&instance != 0 && (set || !own) {
-			values = append(values, p.layers.value(p.Name, id, &k))
+	for _, r := range settings.Rows(settings.Keys) {
+		if _, set := p.layers.index[scope{settings.Instance, p.Name, id, r.KeyName()}]; r.Where&settings.Instance != 0 && (set || !own) {
+			values = append(values, p.layers.value(p.Name, id, r))
 		}
 	}
 	return values
