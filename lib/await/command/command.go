@@ -48,7 +48,7 @@ func ReadTargets(c *cli.Context, flag string) (targets []await.Target, err error
 	switch {
 	case c.IsSet("wait-timeout") && targets == nil:
 		return nil, c.UsageError("--wait-timeout needs --%s", flag)
-	case c.Duration("wait-timeout") <= 0:
+	case targets != nil && c.Duration("wait-timeout") <= 0:
 		return nil, c.UsageError("--wait-timeout is a positive duration such as 60s, not %v",
 			c.Duration("wait-timeout"))
 	}

@@ -13,10 +13,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	"btools/lib/await"
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
-	"btools/lib/evidence"
 	"btools/lib/exit"
 	"btools/lib/extension/locate"
 	"btools/lib/find"
@@ -26,6 +23,7 @@ import (
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
+	runcommand "btools/lib/run/command"
 	"btools/lib/state"
 	"btools/lib/states"
 	"btools/lib/systemd"
@@ -45,22 +43,7 @@ func Launch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Output(columns, cli.Schema(nil), rec)
-	if err != nil {
-		return err
-	}
-	if c.Command != nil && c.Bool("wait") {
-		return c.UsageError("--wait and -- CMD exclude each other")
-	}
-	cmd, err := run.Find(c.Command)
-	if err != nil {
-		return err
-	}
-	targets, err := awaitcommand.Read(c)
-	if err != nil {
-		return err
-	}
-	kept, err := flags.ReadEvidence(c)
+	cmd, err := runcommand.Read(c, columns, cli.Schema(nil), rec, "wait")
 	if err != nil {
 		return err
 	}
@@ -72,9 +55,8 @@ func Launch(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	signals := lifetime.Listen(stop)
-	print := func(r *record.Record) error { return errors.Join(out.Write(r), out.Close()) }
 	// Without a command, whoever saves a state waits until it is saved.
-	stays := c.Bool("wait") || spec.SaveState != nil && cmd == ""
+	stays := c.Bool("wait") || spec.SaveState != nil && !cmd.Given()
 	switch {
 	case spec.Pipe != nil && !proc.Childless(): // its supervisor would be another process
 		return c.UsageError("--pipe-fd needs a process that has no other children")
@@ -82,13 +64,13 @@ func Launch(c *cli.Context) error {
 		if err := setBrowser(c, spec); err != nil {
 			return err
 		}
-		return wait(ctx, c, spec, stop, signals.Now(), print)
+		return wait(ctx, c, spec, stop, signals.Now(), cmd.Print)
 	case stays:
 		// A shell that became us by exec has left us its children. They are
 		// not ours to reap: let the supervisor be a process of its own.
 		service := systemd.NewNotifier()
 		return held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
-			if err := print(r); err != nil {
+			if err := cmd.Print(r); err != nil {
 				return err
 			}
 			service.Tell("READY=1")
@@ -99,11 +81,11 @@ func Launch(c *cli.Context) error {
 			}
 			return nil
 		})
-	case cmd != "":
-		return withCommand(ctx, c, spec, stop, signals, cmd, inherited, targets, kept)
+	case cmd.Given():
+		return withCommand(ctx, c, spec, stop, signals, cmd, inherited)
 	}
 	return held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
-		if err := print(r); err != nil {
+		if err := cmd.Print(r); err != nil {
 			return err
 		}
 		return h.Detach()
@@ -179,20 +161,19 @@ func interrupted(err, left error) error {
 // signals are its own: it ends when it likes to, when the owner does, or when
 // the time to live has expired.
 func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc,
-	signals *lifetime.Listener, path string, inherited proc.Inherited, targets []await.Target,
-	kept *evidence.Evidence) error {
+	signals *lifetime.Listener, cmd *runcommand.CMD, inherited proc.Inherited) error {
 	running, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	spec.Owner.Watch(ctx, func(why error) {
 		stop(why)
 		end(why)
 	})
-	if err := awaitcommand.Wait(ctx, c, targets); err != nil {
+	if err := cmd.Wait(ctx); err != nil {
 		return err
 	}
 	ttl := spec.TTL
 	spec.Owner, spec.TTL = lifetime.Owner{}, 0
-	name := filepath.Base(c.Command[0])
+	name := cmd.Name()
 	err := held(ctx, c, spec, signals.Now(), func(h *launch.Handle, r *record.Record) error {
 		var i record.Instance
 		if _, err := r.Get("instance", &i); err != nil {
@@ -204,7 +185,7 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 				end(launch.Expired)
 			})()
 		}
-		if err := kept.Add(ctx, name, i); err != nil {
+		if err := cmd.Evidence.Add(ctx, name, i); err != nil {
 			return err
 		}
 		done := make(chan struct{})
@@ -223,15 +204,13 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 			return context.Cause(ctx)
 		}
 		inherited.Show()
-		command := run.Command{Path: path, Argv: c.Command, Endpoint: run.EndpointOf(i), Grace: spec.StopTimeout,
-			Signals: its}
-		err := command.Run(running)
-		if err != nil || kept.IsAlways() {
-			kept.End(err != nil) // while there are pages
+		err := cmd.RunWith(running, run.EndpointOf(i), its)
+		if err != nil || cmd.Evidence.IsAlways() {
+			cmd.Evidence.End(err != nil) // while there are pages
 		}
 		return err
 	})
-	kept.End(err != nil) // the browser's end is a failure, too
+	cmd.Evidence.End(err != nil) // the browser's end is a failure, too
 	return err
 }
 

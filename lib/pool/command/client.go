@@ -13,12 +13,10 @@ import (
 	"strings"
 	"time"
 
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
-	"btools/lib/flags"
 	historycommand "btools/lib/history/command"
 	"btools/lib/lifetime"
 	"btools/lib/pool"
@@ -26,6 +24,7 @@ import (
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
+	runcommand "btools/lib/run/command"
 	"btools/lib/settings"
 	"btools/lib/spell"
 	"btools/lib/states"
@@ -217,11 +216,11 @@ func watchStatus(c *cli.Context, fetch func() (api.PoolsStatus, error)) error {
 
 // holder returns the holder's name for the status: the command, the process
 // that the lease is bound to, or the process that runs bpool.
-func holder(cmd string, owner *proc.Identity) string {
+func holder(cmd *runcommand.CMD, owner *proc.Identity) string {
 	pid := os.Getppid()
 	switch {
-	case cmd != "":
-		return fmt.Sprintf("%s (%d)", filepath.Base(cmd), os.Getpid())
+	case cmd.Given():
+		return fmt.Sprintf("%s (%d)", cmd.Name(), os.Getpid())
 	case owner != nil:
 		pid = owner.PID
 	}
@@ -250,7 +249,7 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Output([]cli.Column{
+	cmd, err := runcommand.Read(c, []cli.Column{
 		{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"},
 		{Head: "INSTANCE", Field: "lease.instance", Spare: 2}, {Head: "ENDPOINT", Field: "instance.http_url"},
 		{Head: "EXPIRES", Field: "lease.expires_at", Show: cli.Clock, Spare: 1},
@@ -258,20 +257,8 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd, err := run.Find(c.Command)
-	if err != nil {
-		return err
-	}
-	targets, err := awaitcommand.Read(c)
-	if err != nil {
-		return err
-	}
-	kept, err := flags.ReadEvidence(c)
-	if err != nil {
-		return err
-	}
 	p := api.LeaseRequest{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
-		Hold: cmd != "" || c.Bool("wait")}
+		Hold: cmd.Given() || c.Bool("wait")}
 	if c.IsSet("state") {
 		if err := states.CheckName(c.String("state")); err != nil {
 			return c.UsageError("--state: %v", err)
@@ -288,68 +275,61 @@ func Lease(c *cli.Context) error {
 	if c.IsSet("ttl") && p.TTL == 0 {
 		return c.UsageError("--ttl must be at least 1ms, not %v", c.Duration("ttl"))
 	}
-	owner, err := flags.ReadOwner(c)
-	if err != nil {
+	if err := cmd.ReadOwner(); err != nil {
 		return err
 	}
+	owner := cmd.Owner
 	p.Confirm = !p.Hold
 	p.Owner = owner.PID
 	p.Holder = holder(cmd, owner.PID)
 	if owner.FD != nil && !p.Hold {
 		return c.UsageError("--bind-fd needs --wait or a command, so that bpool keeps running and can watch it")
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := cmd.Begin(lifetime.Owner{FD: owner.FD}, false) // the service watches the process
 	defer stop(nil)
-	if cmd == "" {
-		lifetime.Signals(stop)
-	}
-	lifetime.Owner{FD: owner.FD}.Watch(ctx, stop)
-	if targets != nil { // no lease is held meanwhile
-		waiting, end := context.WithCancelCause(ctx)
-		lifetime.Owner{PID: owner.PID}.Watch(waiting, end)
-		err := awaitcommand.Wait(waiting, c, targets)
-		end(nil)
-		if err != nil {
-			return err
+	watching, stopWatching := context.WithCancel(context.Background())
+	var cl *control.Client
+	defer func() {
+		if stopWatching(); cl != nil {
+			cl.Close() // which ends a lease that is not confirmed
 		}
-	}
-	cl, r, err := requestLease(ctx, c, p)
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
+	}()
+	var r *record.Record
 	var l record.Lease
 	var i record.Instance
-	if _, err := r.Get("lease", &l); err != nil {
-		return err
-	}
-	if _, err := r.Get("instance", &i); err != nil {
-		return err
-	}
-	watching, stopWatching := context.WithCancel(context.Background())
-	defer stopWatching()
-	if cmd != "" {
-		if err := kept.Add(ctx, filepath.Base(c.Command[0]), i); err != nil {
-			kept.End(true)
+	lease := func() error {
+		if cl, r, err = requestLease(ctx, c, p); err != nil {
 			return err
 		}
-		go func() {
-			why := watchLease(watching, c, cl, l.ID)
-			if why == "" {
-				return
+		if _, err := r.Get("lease", &l); err != nil {
+			return err
+		}
+		_, err := r.Get("instance", &i)
+		return err
+	}
+	if cmd.Given() {
+		return cmd.Run(ctx, func() (run.Endpoint, error) {
+			if err := lease(); err != nil {
+				return run.Endpoint{}, err
 			}
-			c.Log.Warn(why + ": stopping " + filepath.Base(c.Command[0]))
-			stop(errors.New(why))
-		}()
-		command := run.Command{Path: cmd, Argv: c.Command, Endpoint: run.EndpointOf(i),
-			Grace: c.Duration("stop-timeout")}
-		err := command.Run(ctx)
-		kept.End(err != nil)
+			if err := cmd.Evidence.Add(ctx, cmd.Name(), i); err != nil {
+				return run.Endpoint{}, err
+			}
+			go func() {
+				if why := watchLease(watching, c, cl, l.ID); why != "" {
+					c.Log.Warn(why + ": stopping " + cmd.Name())
+					stop(errors.New(why))
+				}
+			}()
+			return run.EndpointOf(i), nil
+		})
+	}
+	if err := lease(); err != nil {
 		return err
 	}
 	// The lease ends with this process until it is confirmed. If the process is
 	// killed before the record is printed, no unknown lease remains.
-	if err := errors.Join(out.Write(r), out.Close()); err != nil {
+	if err := cmd.Print(r); err != nil {
 		return err
 	}
 	if !p.Hold {

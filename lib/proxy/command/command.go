@@ -4,22 +4,18 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
@@ -29,12 +25,12 @@ import (
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
-	"btools/lib/lifetime"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/register"
 	"btools/lib/run"
+	runcommand "btools/lib/run/command"
 	"btools/lib/state"
 	statecommand "btools/lib/states/command"
 	"btools/lib/states/remote"
@@ -64,19 +60,7 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Output(columns, schema(), rec)
-	if err != nil {
-		return err
-	}
-	cmd, err := run.Find(c.Command)
-	if err != nil {
-		return err
-	}
-	targets, err := awaitcommand.Read(c)
-	if err != nil {
-		return err
-	}
-	kept, err := flags.ReadEvidence(c)
+	cmd, err := runcommand.Read(c, columns, schema(), rec)
 	if err != nil {
 		return err
 	}
@@ -91,29 +75,22 @@ func Run(c *cli.Context) error {
 	if err := run.Check(c.Command, protocol == record.BiDi); err != nil {
 		return err
 	}
-	owner, err := flags.ReadOwner(c)
-	if err != nil {
+	if err := cmd.ReadOwner(); err != nil {
 		return err
 	}
 	listeners, err := listen(c, rec)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, now := cmd.Begin(cmd.Owner, true)
 	defer stop(nil)
-	now := make(<-chan struct{})
-	if cmd == "" {
-		now = lifetime.Signals(stop)
-		signal.Ignore(syscall.SIGPIPE)
-	}
-	owner.Watch(ctx, stop)
 	if p.Launch == nil {
 		_, port, _ := net.SplitHostPort(listeners[0].Addr().String())
 		p.Launch = launch(c, rec, now, "bproxy :"+port)
 	}
 
-	if kept != nil && p.Sessions == nil {
-		p.Launch = recorded(c, kept, p.Launch)
+	if cmd.Evidence != nil && p.Sessions == nil {
+		p.Launch = recorded(c, cmd, p.Launch)
 	}
 	dir := state.NewDir()
 	if p.Sessions != nil {
@@ -148,36 +125,19 @@ func Run(c *cli.Context) error {
 	if p.Foreign && !c.IsSet("target") {
 		defer tellLeft(c, rec)
 	}
-	notify := systemd.NewNotifier()
-	defer context.AfterFunc(ctx, func() { notify.Tell("STOPPING=1") })()
-	served := make(chan error, 1)
-	go func() { served <- p.Serve(ctx, listeners...) }()
-	if cmd == "" {
-		if err = errors.Join(out.Write(s.record), out.Close()); err == nil {
-			notify.Tell("READY=1")
-			return <-served
-		}
-	} else {
+	serve := func(ctx context.Context) error { return p.Serve(ctx, listeners...) }
+	return cmd.Serve(ctx, stop, serve, s.record, func() (run.Endpoint, error) {
 		var e record.Proxy
 		s.record.Get("proxy", &e)
 		if e.Isolated && !c.IsSet("root-session") { // clients that are given one address share one browser
 			e.WSURL = sessionOf(api.Session{Name: cmdSession}, e).WSURL
 		}
 		at := run.Endpoint{HTTPURL: e.HTTPURL, WSURL: e.WSURL, Port: e.Port, Protocol: e.Protocol}
-		command := run.Command{Path: cmd, Argv: c.Command, Endpoint: at, Grace: c.Duration("stop-timeout")}
-		if err = awaitcommand.Wait(ctx, c, targets); err == nil && p.Sessions != nil {
-			err = s.recordSessions(ctx, c, kept)
+		if p.Sessions == nil {
+			return at, nil
 		}
-		if err == nil {
-			err = command.Run(ctx)
-		}
-		kept.End(err != nil)
-	}
-	stop(nil)
-	if serveErr := <-served; err == nil {
-		err = serveErr
-	}
-	return err
+		return at, s.recordSessions(ctx, c, cmd.Evidence)
+	})
 }
 
 // tellLeft tells how to stop the browser of a record on standard input, if it goes on

@@ -7,15 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
@@ -25,13 +22,12 @@ import (
 	"btools/lib/extension/hub"
 	"btools/lib/flags"
 	"btools/lib/guard"
-	"btools/lib/lifetime"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/run"
+	runcommand "btools/lib/run/command"
 	"btools/lib/state"
 	statecommand "btools/lib/states/command"
-	"btools/lib/systemd"
 	"btools/lib/virtual/sessions"
 )
 
@@ -80,15 +76,7 @@ var joinDefault = net.JoinHostPort("127.0.0.1", strconv.Itoa(extension.DefaultPo
 // runHub serves browsers that join by the extension until it is stopped, or as
 // long as a command runs.
 func runHub(c *cli.Context) error {
-	out, err := c.Output(columns, schema(), nil)
-	if err != nil {
-		return err
-	}
-	cmd, err := run.Find(c.Command)
-	if err != nil {
-		return err
-	}
-	targets, err := awaitcommand.Read(c)
+	cmd, err := runcommand.Read(c, columns, schema(), nil)
 	if err != nil {
 		return err
 	}
@@ -96,8 +84,7 @@ func runHub(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	owner, err := flags.ReadOwner(c)
-	if err != nil {
+	if err := cmd.ReadOwner(); err != nil {
 		return err
 	}
 	addr := c.String("listen")
@@ -119,13 +106,8 @@ func runHub(c *cli.Context) error {
 	h.proxy.Extension, h.proxy.PairingFile = true, h.codeFile
 	h.record.MustSet("proxy", h.proxy)
 
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := cmd.Begin(cmd.Owner, true)
 	defer stop(nil)
-	if cmd == "" {
-		lifetime.Signals(stop)
-		signal.Ignore(syscall.SIGPIPE)
-	}
-	owner.Watch(ctx, stop)
 	reg, err := (&service{record: h.record, dir: h.dir}).registration(c, c.State())
 	if err != nil {
 		l.Close()
@@ -144,23 +126,8 @@ func runHub(c *cli.Context) error {
 		}
 	}()
 	reg.Serve(h.methods().Serve)
-	served := make(chan error, 1)
-	go func() { served <- h.serve(ctx, l) }()
-	if cmd == "" {
-		notify := systemd.NewNotifier()
-		defer context.AfterFunc(ctx, func() { notify.Tell("STOPPING=1") })()
-		if err = errors.Join(out.Write(h.record), out.Close()); err == nil {
-			notify.Tell("READY=1")
-			return <-served
-		}
-	} else if err = awaitcommand.Wait(ctx, c, targets); err == nil {
-		err = h.runCommand(ctx, c, cmd)
-	}
-	stop(nil)
-	if serveErr := <-served; err == nil {
-		err = serveErr
-	}
-	return err
+	serve := func(ctx context.Context) error { return h.serve(ctx, l) }
+	return cmd.Serve(ctx, stop, serve, h.record, func() (run.Endpoint, error) { return h.first(ctx, c) })
 }
 
 // newHub returns a hub with the settings of the flags.
@@ -271,26 +238,23 @@ func (h *extensionHub) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// runCommand runs a command with the first browser that joins.
-func (h *extensionHub) runCommand(ctx context.Context, c *cli.Context, cmd string) error {
+// first waits for the first browser that joins, and returns its endpoint.
+func (h *extensionHub) first(ctx context.Context, c *cli.Context) (run.Endpoint, error) {
 	patience := time.AfterFunc(2*time.Second, func() {
 		c.Log.Info("waiting for a browser to join by its extension")
 	})
-	waiting := ctx
 	if d := c.Duration("timeout"); c.IsSet("timeout") && d > 0 {
 		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeoutCause(ctx, d, errors.New("timed out"))
+		ctx, cancel = context.WithTimeoutCause(ctx, d, errors.New("timed out"))
 		defer cancel()
 	}
-	l, err := h.server.Hub.Await(waiting, func(hub.Info) bool { return true })
+	l, err := h.server.Hub.Await(ctx, func(hub.Info) bool { return true })
 	patience.Stop()
 	if err != nil {
-		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("no browser has joined: %w", err)}
+		return run.Endpoint{}, &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("no browser has joined: %w", err)}
 	}
 	i := h.instance(l.Instance.ID, record.Now())
-	at := run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Protocol: i.Protocol}
-	command := run.Command{Path: cmd, Argv: c.Command, Endpoint: at, Grace: c.Duration("stop-timeout")}
-	return command.Run(ctx)
+	return run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Protocol: i.Protocol}, nil
 }
 
 // instance returns the member "instance" of a browser that has joined.

@@ -5,11 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"btools/lib/cli"
@@ -18,9 +16,9 @@ import (
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
 	"btools/lib/extension/locate"
-	"btools/lib/flags"
 	"btools/lib/lifetime"
 	"btools/lib/record"
+	runcommand "btools/lib/run/command"
 	"btools/lib/state"
 	"btools/lib/virtual/sessions"
 )
@@ -113,7 +111,7 @@ func (h *extensionHub) hold(ctx context.Context, l *hub.Link, r *record.Record) 
 // Join claims a browser that has joined a hub, prints its record, and runs until
 // the browser leaves.
 func Join(c *cli.Context) error {
-	out, err := c.Output(columns, schema(), nil)
+	cmd, err := runcommand.Read(c, columns, schema(), nil)
 	if err != nil {
 		return err
 	}
@@ -123,19 +121,15 @@ func Join(c *cli.Context) error {
 	if err := checkDurations(c, "timeout"); err != nil {
 		return err
 	}
-	owner, err := flags.ReadOwner(c)
-	if err != nil {
+	if err := cmd.ReadOwner(); err != nil {
 		return err
 	}
 	p, err := pickHub(c)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := cmd.Begin(cmd.Owner, true)
 	defer stop(nil)
-	lifetime.Signals(stop)
-	signal.Ignore(syscall.SIGPIPE)
-	owner.Watch(ctx, stop)
 	client, err := control.Dial(ctx, p.Control)
 	if err != nil {
 		return &exit.Error{Code: exit.Unavailable,
@@ -144,7 +138,7 @@ func Join(c *cli.Context) error {
 	defer client.Close() // which ends the claim
 	r, err := awaitClaim(ctx, c, client)
 	if err == nil {
-		if err = errors.Join(out.Write(r), out.Close()); err != nil {
+		if err = cmd.Print(r); err != nil {
 			return err
 		}
 		err = awaitLeft(ctx, client, r)

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -21,6 +20,7 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/record"
+	runcommand "btools/lib/run/command"
 	book "btools/lib/sessions"
 )
 
@@ -67,11 +67,11 @@ func Record(c *cli.Context) error {
 type launcherOf = func(context.Context, options.Options, string) (*launcher.Browser, error)
 
 // recorded has each browser that is launched recorded before a client gets it.
-func recorded(c *cli.Context, kept *evidence.Evidence, launch launcherOf) launcherOf {
+func recorded(c *cli.Context, cmd *runcommand.CMD, launch launcherOf) launcherOf {
 	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
 		b, err := launch(ctx, o, typ)
 		if err == nil {
-			if err := kept.Add(ctx, filepath.Base(c.Command[0]), b.Instance); err != nil {
+			if err := cmd.Evidence.Add(ctx, cmd.Name(), b.Instance); err != nil {
 				c.Log.Warn(err.Error())
 			}
 		}
