@@ -37,14 +37,18 @@ func TestPoolKeepsSessions(t *testing.T) {
 	ann, bob := dial(), dial()
 	call := func(c *control.Client, method string, params map[string]any) (l leased) {
 		t.Helper()
-		if err := c.Call(t.Context(), method, params, &l); err != nil {
+		into := any(&l)
+		if method != "hold" {
+			into = nil
+		}
+		if err := c.Call(t.Context(), method, params, into); err != nil {
 			t.Fatalf("%s: %v", method, err)
 		}
 		return l
 	}
 	annLeases := func(state string) leased {
 		t.Helper()
-		return call(ann, "lease", map[string]any{"keep": "ann", "hold": true, "state": state})
+		return call(ann, "hold", map[string]any{"keep": "ann", "bound": true, "state": state})
 	}
 	release := func(c *control.Client, l leased) {
 		t.Helper()
@@ -59,7 +63,7 @@ func TestPoolKeepsSessions(t *testing.T) {
 	cmdtest.Click(t, l.Instance.WSURL, files, "file")
 	w.Downloads("bpool", l.Lease.ID, 1)
 	call(ann, "rest", map[string]any{"lease": l.Lease.ID})
-	other := call(bob, "lease", map[string]any{"keep": "bob", "state": "visitor"})
+	other := call(bob, "hold", map[string]any{"keep": "bob", "state": "visitor"})
 	page.Lost()
 	if got := shows(t, other.Instance.WSURL, site); other.Lease.Kept || !strings.HasPrefix(got, "shows nobody") {
 		t.Errorf("another holder has %+v, which shows %q", other.Lease, got)

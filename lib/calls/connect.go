@@ -105,7 +105,7 @@ func All[T any](ctx context.Context, store *state.Store, method string, params a
 	answers, failures := make([]T, len(f.Calls)), make([]error, len(f.Calls))
 	var all sync.WaitGroup
 	for i, s := range f.Calls {
-		all.Go(func() { failures[i] = control.Call(ctx, s.Control, method, params, &answers[i]) })
+		all.Go(func() { failures[i] = control.Path(s.Control).Call(ctx, method, params, &answers[i]) })
 	}
 	all.Wait()
 	err = ErrNoService

@@ -178,14 +178,15 @@ func (s *Service) Methods() *control.Mux {
 	s.memory = memory{path: s.Memory, self: place{proc.Self(), s.Path}}
 	time.AfterFunc(startTimeout, s.stopUnused) // who has started it may have been killed
 	m := &control.Mux{Program: "bmcp call"}
-	control.Handle(m, "call", func(ctx context.Context, r Request) (any, error) {
+	control.Handle(m, control.Method[Request, *Answer]("call"), func(ctx context.Context, r Request) (any, error) {
 		return control.Later(func() (any, error) { return s.call(ctx, r) }), nil
 	})
-	control.Handle(m, "tools", func(ctx context.Context, t Target) (any, error) {
+	control.Handle(m, control.Method[Target, *Tools]("tools"), func(ctx context.Context, t Target) (any, error) {
 		return control.Later(func() (any, error) { return s.tools(ctx, t) }), nil
 	})
-	control.Handle(m, "sessions", func(context.Context, struct{}) (any, error) { return s.list(), nil })
-	control.Handle(m, "end", func(ctx context.Context, r EndRequest) (any, error) {
+	control.Handle(m, control.Method[struct{}, []Session]("sessions"),
+		func(context.Context, struct{}) (any, error) { return s.list(), nil })
+	control.Handle(m, control.Method[EndRequest, *Ended]("end"), func(ctx context.Context, r EndRequest) (any, error) {
 		return control.Later(func() (any, error) { return s.endAsked(ctx, r) }), nil
 	})
 	return m

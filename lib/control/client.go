@@ -85,9 +85,26 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 	return json.Unmarshal(a.Result, result)
 }
 
-// Call makes one request on a connection of its own.
-func Call(ctx context.Context, path, method string, params, result any) error {
-	c, err := Dial(ctx, path)
+// Method is the name of a method, with the types of its request and its answer.
+type Method[P, A any] string
+
+// Ask makes the request and returns the answer.
+func (m Method[P, A]) Ask(ctx context.Context, c Caller, p P) (a A, err error) {
+	err = c.Call(ctx, string(m), p, &a)
+	return a, err
+}
+
+// Caller makes requests: a *Client, for example.
+type Caller interface {
+	Call(ctx context.Context, method string, params, result any) error
+}
+
+// Path is the path of a control socket, and a Caller that makes each request on a connection of its own.
+type Path string
+
+// Call makes one request.
+func (p Path) Call(ctx context.Context, method string, params, result any) error {
+	c, err := Dial(ctx, string(p))
 	if err != nil {
 		return err
 	}

@@ -46,12 +46,12 @@ func TestCall(t *testing.T) {
 		return nil, Errorf(UnknownMethod, "no %s", method)
 	})
 	var got string
-	if err := Call(t.Context(), path, "echo", "x", &got); err != nil || got != "x" {
+	if err := Path(path).Call(t.Context(), "echo", "x", &got); err != nil || got != "x" {
 		t.Errorf("%q, %v", got, err)
 	}
 	for method, want := range map[string]string{"missing": Unavailable, "other": UnknownMethod} {
 		var e *Error
-		if err := Call(t.Context(), path, method, nil, nil); !errors.As(err, &e) || e.Code != want {
+		if err := Path(path).Call(t.Context(), method, nil, nil); !errors.As(err, &e) || e.Code != want {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

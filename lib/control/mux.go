@@ -14,13 +14,15 @@ type Mux struct {
 	handlers map[string]Handler
 }
 
-// Handle has a function answer a method, with the parameters as a P.
-func Handle[P any](m *Mux, method string, f func(context.Context, P) (any, error)) {
+// Handle registers a function for a method, in the place of an earlier one; the parameters are decoded into P.
+func Handle[P, A any](m *Mux, method Method[P, A], f func(context.Context, P) (any, error)) {
 	if m.handlers == nil {
 		m.handlers = map[string]Handler{}
 	}
-	m.names = append(m.names, method)
-	m.handlers[method] = func(ctx context.Context, _ string, params json.RawMessage) (any, error) {
+	if m.handlers[string(method)] == nil {
+		m.names = append(m.names, string(method))
+	}
+	m.handlers[string(method)] = func(ctx context.Context, _ string, params json.RawMessage) (any, error) {
 		var p P
 		if len(params) > 0 {
 			if err := json.Unmarshal(params, &p); err != nil {

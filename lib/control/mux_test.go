@@ -9,8 +9,9 @@ import (
 func TestMux(t *testing.T) {
 	t.Parallel()
 	m := &Mux{Program: "this"}
-	Handle(m, "double", func(_ context.Context, p struct{ N int }) (any, error) { return 2 * p.N, nil })
-	Handle(m, "none", func(context.Context, struct{}) (any, error) { return "nothing", nil })
+	Handle(m, Method[struct{ N int }, int]("double"),
+		func(_ context.Context, p struct{ N int }) (any, error) { return 2 * p.N, nil })
+	Handle(m, Method[struct{}, string]("none"), func(context.Context, struct{}) (any, error) { return "nothing", nil })
 	for _, c := range []struct {
 		method, params string
 		want           any

@@ -7,6 +7,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/record"
 	"btools/lib/states"
 	"btools/lib/states/remote"
@@ -15,7 +16,7 @@ import (
 // stateSaver returns what saves the logins of a browser's session.
 func (s *Server) stateSaver(b source.Browser) func(context.Context, string, bool) (states.Info, []string, error) {
 	return func(ctx context.Context, name string, create bool) (states.Info, []string, error) {
-		answer, err := s.Source.SaveState(ctx, b, remote.SaveRequest{Name: name, Create: create})
+		answer, err := s.Source.SaveState(ctx, b, api.StateRequest{Name: name, Create: create})
 		var e *control.Error
 		switch {
 		case errors.As(err, &e) && e.Code == control.StateExists:
@@ -62,7 +63,7 @@ func (s *Server) listStates(ctx context.Context) ([]states.Info, []string, error
 		defer local.Close()
 		conn = local
 	}
-	answer, err := remote.List(ctx, conn)
+	answer, err := api.StateList.Ask(ctx, conn, api.StateRequest{})
 	if err != nil {
 		return nil, nil, source.Explain(err)
 	}

@@ -23,14 +23,14 @@ func (g *grants) handle(ctx context.Context, method string, params json.RawMessa
 	case "status":
 		return json.RawMessage(`{"pools":[{"name":"A","is_default":true,"affinity":"session","lease_ttl_ms":3600000,` +
 			`"instances":[{"id":"0","http_url":"http://127.0.0.1:9"}]}]}`), nil
-	case "lease":
+	case "hold":
 		return control.Later(func() (any, error) {
 			g.asked <- string(params)
 			<-g.grant
 			return json.RawMessage(`{"lease":{"id":"lease_1","pool":"A","instance":"0"},` +
 				`"instance":{"host":"127.0.0.1","port":9,"http_url":"http://127.0.0.1:9"}}`), nil
 		}), nil
-	case "held":
+	case "watch":
 		return control.Later(func() (any, error) { <-ctx.Done(); return nil, context.Cause(ctx) }), nil
 	case "rest":
 		return control.Later(func() (any, error) {
@@ -40,7 +40,7 @@ func (g *grants) handle(ctx context.Context, method string, params json.RawMessa
 		}), nil
 	case "release":
 		g.released <- string(params)
-		return json.RawMessage(`{"released":["lease_1"]}`), nil
+		return json.RawMessage(`[{"lease":{"id":"lease_1"}}]`), nil
 	}
 	return nil, control.Errorf(control.UnknownMethod, "no %s", method)
 }

@@ -158,8 +158,8 @@ func (f *Forwarder) Close() {
 
 // Status is the state of a proxy.
 type Status struct {
-	URL   string `json:"url"`             // without credentials
-	Error string `json:"error,omitempty"` // why its last use failed
+	URL   string // without credentials
+	Error string // why its last use failed
 }
 
 // Status returns the state of the proxy.

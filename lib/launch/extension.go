@@ -13,6 +13,7 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension"
 	"btools/lib/record"
@@ -97,8 +98,7 @@ func (s *Supervisor) join(ctx context.Context) (*record.Joined, error) {
 	if err := j.load(ctx); err != nil {
 		return nil, err
 	}
-	rec := &record.Record{}
-	err := control.Call(ctx, hub.Control, "join", map[string]string{"launch": j.mark}, rec)
+	rec, err := api.Hold.Ask(ctx, control.Path(hub.Control), api.HoldRequest{Launch: j.mark})
 	if err != nil {
 		return nil, err
 	}

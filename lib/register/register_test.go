@@ -49,7 +49,7 @@ func TestRestore(t *testing.T) {
 	found := func() bool {
 		f, err := s.Store.Read()
 		var got string
-		return err == nil && s.Listed(f) && control.Call(t.Context(), path, "x", nil, &got) == nil && got == "here"
+		return err == nil && s.Listed(f) && control.Path(path).Call(t.Context(), "x", nil, &got) == nil && got == "here"
 	}
 	if !found() {
 		t.Error("it is not there at once")

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/forward"
 	"btools/lib/forward/proxytest"
 	"btools/lib/jsonrpc"
@@ -111,7 +112,7 @@ func TestProxies(t *testing.T) {
 		!strings.Contains(got, direct) {
 		t.Errorf("the SOCKS proxy was asked for %s", got)
 	}
-	if st := one.Stats().Proxy; st == nil || *st != (forward.Status{URL: "socks5://" + socks.At}) {
+	if st := one.Stats().Proxy; st == nil || *st != (api.UpstreamStatus{URL: "socks5://" + socks.At}) {
 		t.Errorf("the status of the proxy is %+v", st)
 	}
 	// Nobody but Chrome may use the forwarder, not even this process.

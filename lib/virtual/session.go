@@ -400,7 +400,7 @@ func (s *Session) Stats() api.Stats {
 		BytesIn: s.in.Load(), BytesOut: s.out.Load(),
 	}
 	if s.options.Proxy != nil {
-		st.Proxy = new(s.proxy.Status())
+		st.Proxy = new(api.UpstreamStatus(s.proxy.Status()))
 	}
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()

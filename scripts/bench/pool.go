@@ -43,7 +43,7 @@ func (b *bench) control(socket string) *control.Client {
 
 func lease(c *control.Client) (id string) {
 	var r struct{ Lease struct{ ID string } }
-	check(c.Call(ctx, "lease", map[string]int{"timeout_ms": 60000}, &r))
+	check(c.Call(ctx, "hold", map[string]int{"timeout_ms": 60000}, &r))
 	return r.Lease.ID
 }
 

@@ -117,8 +117,7 @@ func (l *launched) awaitJoin(ctx context.Context, hub keep.Hub, mark string) err
 		case <-ctx.Done():
 		}
 	}()
-	rec := &record.Record{}
-	err := control.Call(ctx, hub.Control, "join", api.JoinRequest{Launch: mark}, rec)
+	rec, err := api.Hold.Ask(ctx, control.Path(hub.Control), api.HoldRequest{Launch: mark})
 	if err == nil {
 		_, err = rec.Get("joined", &l.joined)
 	}

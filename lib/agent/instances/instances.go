@@ -105,8 +105,8 @@ func (s *Set) List(ctx context.Context) ([]Instance, error) {
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, listBound, fmt.Errorf("no answer within %v", listBound))
 	defer cancel()
-	var records []*record.Record
-	if err := control.Call(ctx, hub.Control, "instances", nil, &records); err != nil {
+	records, err := api.List.Ask(ctx, control.Path(hub.Control), api.Of{})
+	if err != nil {
 		return nil, fmt.Errorf("cannot list the browsers of the hub: %w", err)
 	}
 	all := []Instance{}
@@ -266,7 +266,7 @@ const leftBound = 5 * time.Second
 func awaitLeft(ctx context.Context, hub keep.Hub, id string) {
 	ctx, cancel := context.WithTimeout(ctx, leftBound)
 	defer cancel()
-	control.Call(ctx, hub.Control, "left", api.InstanceRequest{Instance: id}, nil)
+	api.Watch.Ask(ctx, control.Path(hub.Control), api.WatchRequest{Of: api.Of{Instance: id}})
 }
 
 // Close stops all browsers and returns when they have ended.

@@ -93,7 +93,7 @@ func (h *hub) reoffer(change func()) {
 func (h *hub) claim(c *control.Client) (*record.Record, string, error) {
 	ctx, again := context.WithCancel(h.ctx)
 	defer again()
-	params := api.ClaimRequest{As: h.As, By: h.As}
+	params := api.HoldRequest{As: h.As, By: h.As}
 	h.uses.mu.Lock()
 	if len(h.offers) > 0 {
 		params.Instance = h.offers[0]
@@ -108,9 +108,9 @@ func (h *hub) claim(c *control.Client) (*record.Record, string, error) {
 }
 
 // claim returns the record of the browser that it has claimed, and its ID.
-func claim(ctx context.Context, c *control.Client, params api.ClaimRequest) (*record.Record, string, error) {
-	r, i := &record.Record{}, record.Instance{}
-	err := c.Call(ctx, "claim", params, r)
+func claim(ctx context.Context, c *control.Client, params api.HoldRequest) (*record.Record, string, error) {
+	var i record.Instance
+	r, err := api.Hold.Ask(ctx, c, params)
 	if err == nil {
 		_, err = r.Get("instance", &i)
 	}
@@ -190,11 +190,11 @@ func (h *hub) hold(c *control.Client, r *record.Record, id string) {
 		h.cur, h.record, h.id = h.leaseLocked(h.As, id, died), r, id
 		h.cur.ended = h.left
 	})
-	var left api.Left
-	if c.Call(h.ctx, "left", api.InstanceRequest{Instance: id}, &left) != nil {
-		left.Why = "its hub has ended"
+	left, err := api.Watch.Ask(h.ctx, c, api.WatchRequest{Of: api.Of{Instance: id}})
+	if err != nil {
+		left.Ended = "its hub has ended"
 	}
-	h.change(func() { h.cur, h.record, h.id, h.left = nil, nil, "", left.Why })
+	h.change(func() { h.cur, h.record, h.id, h.left = nil, nil, "", left.Ended })
 	close(died)
 }
 
@@ -301,9 +301,10 @@ func (h *hub) hibernate(context.Context, string) bool           { return true }
 
 // list returns the sessions of the browser that calls use which name none first. Each has the ID of its browser.
 func (h *hub) list(ctx context.Context) (all []session) {
-	var found, others []session
-	h.call(ctx, "session_list", nil, &found)
-	for _, s := range found {
+	var others []session
+	ctx, cancel := context.WithTimeout(ctx, endBound)
+	defer cancel()
+	for _, s := range sessionsAt(ctx, h.last(), api.Of{All: true}) {
 		_, below, _ := strings.Cut(s.HTTPURL, "/session/")
 		s.instance, _, _ = strings.Cut(below, "/")
 		if h.instanceOf(s.instance) == "" {
@@ -315,17 +316,11 @@ func (h *hub) list(ctx context.Context) (all []session) {
 	return append(all, others...)
 }
 
-// call asks the last hub, if there is one.
-func (h *hub) call(ctx context.Context, method string, params, result any) {
+// last returns the control socket of the last hub; "": there was none.
+func (h *hub) last() control.Path {
 	h.uses.mu.Lock()
-	path := h.at.Control
-	h.uses.mu.Unlock()
-	if path == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, endBound)
-	defer cancel()
-	control.Call(ctx, path, method, params, result)
+	defer h.uses.mu.Unlock()
+	return control.Path(h.at.Control)
 }
 
 func (h *hub) Instances() *instances.Set { return h.Launched }

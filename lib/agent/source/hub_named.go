@@ -89,7 +89,7 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 	}()
 	sum := sha256.Sum256([]byte(id))
 	as := h.As + "-" + hex.EncodeToString(sum[:4])
-	_, _, err = claim(ctx, c, api.ClaimRequest{Instance: id, As: as, By: h.As, Now: true})
+	_, _, err = claim(ctx, c, api.HoldRequest{Of: api.Of{Instance: id}, As: as, By: h.As, Now: true})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 	n.at.Instance = id
 	h.named[id] = n
 	h.work.Go(func() {
-		c.Call(follow, "left", api.InstanceRequest{Instance: as}, nil) // or its hub has ended
+		api.Watch.Ask(follow, c, api.WatchRequest{Of: api.Of{Instance: as}}) // or its hub has ended
 		c.Close()
 		release()
 		h.uses.mu.Lock()
@@ -137,7 +137,9 @@ func (h *hub) end(id, session string) {
 	}
 	n := h.named[id]
 	h.uses.mu.Unlock()
-	h.call(context.Background(), "session_end", api.SessionRequest{Instance: of, Name: session}, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), endBound)
+	defer cancel()
+	api.Release.Ask(ctx, h.last(), api.Of{Instance: of, Session: session})
 	h.uses.mu.Lock()
 	defer h.uses.mu.Unlock()
 	if n == nil || h.named[id] != n {
@@ -160,7 +162,8 @@ func (h *hub) idOf(ctx context.Context, id string) (string, error) {
 		return id, err
 	}
 	defer release()
-	return id, control.Call(ctx, hub.Control, "session_list", api.SessionRequest{Instance: id}, nil)
+	_, err = api.List.Ask(ctx, control.Path(hub.Control), api.Of{Instance: id})
+	return id, err
 }
 
 // instanceOf is an ID as a Browser has it: that of the browser that calls use which

@@ -53,7 +53,7 @@ func (s *oneBrowser) unused(ctx context.Context) *float64 {
 
 // stop stops the browser, and notes why.
 func (s *proxied) stop(ctx context.Context, why string) {
-	if _, err := s.control(ctx, "stop", options.Options{}); err != nil {
+	if _, err := s.control(ctx, string(api.Stop), options.Options{}); err != nil {
 		return
 	}
 	s.uses.mu.Lock()

@@ -31,10 +31,10 @@ type grant struct {
 
 // lease leases an instance, for one call or, with keep, for several.
 func (s *pool) lease(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
-	params := api.LeaseRequest{Pool: pool, Instance: instance, Hold: true, Keep: who,
+	params := api.HoldRequest{Of: api.Of{Pool: pool, Instance: instance}, Bound: true, Keep: who,
 		Holder: fmt.Sprintf("bmcp (%d)", os.Getpid()), State: s.state}
 	rec := &record.Record{}
-	c, err := s.call(ctx, "lease", params, rec)
+	c, err := s.call(ctx, string(api.Hold), params, rec)
 	if err != nil {
 		return nil, s.advised(err)
 	}
@@ -61,8 +61,15 @@ func (s *pool) lease(ctx context.Context, pool, instance, who string, keep bool)
 	return p, nil
 }
 
-func (g *grant) ask(ctx context.Context, method string, result any) error {
-	return g.c.Call(ctx, method, api.LeaseID{Lease: g.id}, result)
+func (g *grant) of() api.Of { return api.Of{Lease: g.id} }
+
+// renewed returns the instance of the lease, which it renews.
+func (g *grant) renewed(ctx context.Context) (i record.Instance, err error) {
+	rec, err := api.Renew.Ask(ctx, g.c, api.RenewRequest{Of: g.of()})
+	if err == nil {
+		rec.Get("instance", &i)
+	}
+	return i, err
 }
 
 // living returns what is closed when the browser of an instance dies, and the browser's ID. Bpool may not have noticed
@@ -86,12 +93,11 @@ func (g *grant) living(ctx context.Context, i record.Instance) (died <-chan stru
 		case <-ctx.Done():
 			return died, id
 		}
-		rec := &record.Record{}
-		if g.ask(ctx, "renew", rec) != nil {
+		now, err := g.renewed(ctx)
+		if err != nil {
 			return died, id
 		}
-		i = record.Instance{}
-		rec.Get("instance", &i)
+		i = now
 	}
 }
 
@@ -99,11 +105,10 @@ func (g *grant) living(ctx context.Context, i record.Instance) (died <-chan stru
 func (g *grant) renew(ctx context.Context) (died <-chan struct{}, id string, ours bool) {
 	g.calling.Lock()
 	defer g.calling.Unlock()
-	rec, i := &record.Record{}, record.Instance{}
-	if g.ask(ctx, "renew", rec) != nil {
+	i, err := g.renewed(ctx)
+	if err != nil {
 		return nil, "", false
 	}
-	rec.Get("instance", &i)
 	died, id = g.living(ctx, i)
 	return died, id, true
 }
@@ -118,7 +123,7 @@ func (g *grant) rest(ctx context.Context) {
 	g.calling.Lock()
 	defer g.calling.Unlock()
 	if !g.released {
-		g.ask(ctx, "rest", nil) // an older bpool never takes it back
+		api.Rest.Ask(ctx, g.c, g.of())
 	}
 }
 
@@ -129,7 +134,7 @@ func (g *grant) release() {
 	g.released = true
 	ctx, cancel := context.WithTimeout(context.Background(), restBound)
 	defer cancel()
-	if g.ask(ctx, "release", nil) != nil {
+	if _, err := api.Release.Ask(ctx, g.c, g.of()); err != nil {
 		g.c.Close() // which releases it too
 		return
 	}
@@ -270,12 +275,12 @@ func (n *notices) listen(ctx context.Context, s *pool, lease string) {
 		return
 	}
 	defer c.Close()
-	for after, ended := 0, false; !ended; {
-		var got api.Notices
-		if c.Call(ctx, "held", api.LeaseID{Lease: lease, After: after}, &got) != nil {
+	for r, ended := (api.WatchRequest{Of: api.Of{Lease: lease}}), false; !ended; {
+		got, err := api.Watch.Ask(ctx, c, r)
+		if err != nil {
 			return
 		}
-		after, ended = got.Last, got.Ended != ""
+		r.After, ended = int64(got.Last), got.Ended != ""
 		n.uses.mu.Lock()
 		n.yielded = got.Yielded
 		if len(got.Lines) > 0 {

@@ -5,7 +5,8 @@ import (
 	"context"
 	"errors"
 
-	"btools/lib/states/remote"
+	"btools/lib/control"
+	"btools/lib/control/api"
 )
 
 // errNoLogins is the error of a browser whose logins cannot be told from those of
@@ -16,26 +17,24 @@ var errNoLogins = errors.New("this browser is not a session of its own: only the
 var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
 	"are not saved")
 
-func (s *proxied) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
+func (s *proxied) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
 	r.Session = cmp.Or(b.Session, hostSession)
-	err = s.ask(ctx, "state_save", r, &answer)
-	return answer, err
+	return api.StateSave.Ask(ctx, s, r)
 }
 
-func (j *hub) SaveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
-	return remote.Saved{}, errUsersLogins
+func (j *hub) SaveState(context.Context, Browser, api.StateRequest) (api.States, error) {
+	return api.States{}, errUsersLogins
 }
 
-func (s *pool) SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (answer remote.Saved, err error) {
+func (s *pool) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
 	if !b.Virtual {
-		return answer, errNoLogins
+		return api.States{}, errNoLogins
 	}
 	r.Lease = b.Lease
-	err = s.Call(ctx, "state_save", r, &answer)
-	return answer, err
+	return api.StateSave.Ask(ctx, s, r)
 }
 
-func (s *pool) States() remote.Conn {
+func (s *pool) States() control.Caller {
 	if s.own != nil { // it is of this user, and need not run
 		return nil
 	}

@@ -184,7 +184,7 @@ func (s *pool) put(c *control.Client) {
 	s.free = append(s.free, c)
 }
 
-// Call is call without the connection, as of a remote.Conn.
+// Call is call without the connection, as of a control.Caller.
 func (s *pool) Call(ctx context.Context, method string, params, result any) error {
 	c, err := s.call(ctx, method, params, result)
 	if err == nil {
@@ -193,9 +193,8 @@ func (s *pool) Call(ctx context.Context, method string, params, result any) erro
 	return err
 }
 
-func (s *pool) status(ctx context.Context, name string) (raw json.RawMessage, err error) {
-	err = s.Call(ctx, "status", api.PoolsRequest{Pool: name}, &raw)
-	return raw, err
+func (s *pool) status(ctx context.Context, name string) (json.RawMessage, error) {
+	return control.Method[api.Of, json.RawMessage](api.Status).Ask(ctx, s, api.Of{Pool: name})
 }
 
 // instanceID returns the ID of the instance of a pool with this ID or alias.

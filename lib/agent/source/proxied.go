@@ -115,7 +115,7 @@ func (s *proxied) acquire(ctx context.Context, _, _ string) (*Lease, error) {
 		return p, nil
 	}
 	for end := time.Now().Add(noticed); ; {
-		if _, err := s.control(ctx, "launch", options.Options{}); err != nil {
+		if _, err := s.control(ctx, string(api.Launch), options.Options{}); err != nil {
 			return nil, err
 		}
 		if p := s.up("", ""); p != nil {
@@ -140,7 +140,7 @@ const noticed = 5 * time.Second
 // and records the browser.
 func (s *proxied) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
 	var params any
-	if method == "launch" {
+	if method == string(api.Launch) {
 		params = o
 	}
 	rec := &record.Record{}
@@ -148,7 +148,7 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 		if _, err := s.proxy.Get(ctx); err != nil {
 			return nil, err
 		}
-		err := s.ask(ctx, method, params, rec)
+		err := s.Call(ctx, method, params, rec)
 		if err == nil {
 			break
 		}
@@ -193,7 +193,7 @@ func (s *proxied) status(ctx context.Context) (*record.Record, error) {
 	if begun && s.proxy.Running() == nil {
 		return nil, nil
 	}
-	return s.control(ctx, "status", options.Options{})
+	return s.control(ctx, string(api.Status), options.Options{})
 }
 
 // endBound is how long the pages of a session may take to close.
@@ -204,25 +204,32 @@ func (s *proxied) idOf(context.Context, string) (string, error) { return "", nil
 func (s *proxied) end(_, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), endBound)
 	defer cancel()
-	s.ask(ctx, "session_end", api.SessionRequest{Name: name}, nil) // what can't be ended ends with bproxy
+	api.Release.Ask(ctx, s, api.Of{Session: name}) // what can't be ended ends with bproxy
 }
 
 func (s *proxied) newSession(ctx context.Context, name, state string) error {
-	return s.ask(ctx, "session_new", map[string]string{"name": name, "state": state}, nil)
+	_, err := api.Hold.Ask(ctx, s, api.HoldRequest{Of: api.Of{Session: name}, State: state})
+	return err
 }
 
-func (s *proxied) list(ctx context.Context) (all []session) {
+func (s *proxied) list(ctx context.Context) []session {
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
-	s.ask(ctx, "session_list", nil, &all) // without bproxy there are none
+	return sessionsAt(ctx, s, api.Of{})
+}
+
+// sessionsAt returns the sessions of a bproxy or hub; none if it does not answer.
+func sessionsAt(ctx context.Context, at control.Caller, of api.Of) (all []session) {
+	all, _ = control.Method[api.Of, []session](api.List).Ask(ctx, at, of)
 	return all
 }
 
-func (s *proxied) ask(ctx context.Context, method string, params, result any) error {
+// Call sends the proxy a request.
+func (s *proxied) Call(ctx context.Context, method string, params, result any) error {
 	s.uses.mu.Lock()
 	path := s.path
 	s.uses.mu.Unlock()
-	return control.Call(ctx, path, method, params, result)
+	return control.Path(path).Call(ctx, method, params, result)
 }
 
 // Bounds of the time until a session is hibernated: until it is noticed that its
@@ -239,7 +246,7 @@ func (s *proxied) hibernate(ctx context.Context, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
 	defer cancel()
 	for end := time.Now().Add(leaveBound); ; {
-		err := s.ask(ctx, "session_hibernate", api.SessionRequest{Name: name}, nil)
+		_, err := api.Rest.Ask(ctx, s, api.Of{Session: name})
 		var e *control.Error
 		switch {
 		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:

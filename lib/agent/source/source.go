@@ -23,7 +23,6 @@ import (
 	"btools/lib/exit"
 	"btools/lib/launch/options"
 	"btools/lib/proc"
-	"btools/lib/states/remote"
 )
 
 // Browser is a browser and its endpoint.
@@ -89,10 +88,10 @@ type Source interface {
 	Emptied(b Browser) func()
 	// SaveState saves the logins of a browser's session, and returns what bproxy or
 	// bpool answers.
-	SaveState(ctx context.Context, b Browser, r remote.SaveRequest) (remote.Saved, error)
+	SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error)
 	// States is the connection to the program that has the named logins; nil: they are
 	// files of this user.
-	States() remote.Conn
+	States() control.Caller
 	// Instances are the browsers that agents launch, which join the source's hub; nil: they launch none.
 	Instances() *instances.Set
 	Close()
@@ -104,11 +103,11 @@ type plain struct{}
 func (plain) Type() string                         { return "" }
 func (plain) Clients(context.Context, Browser) int { return 0 }
 func (plain) Emptied(Browser) func()               { return nil }
-func (plain) States() remote.Conn                  { return nil }
+func (plain) States() control.Caller               { return nil }
 func (plain) Instances() *instances.Set            { return nil }
 func (plain) Close()                               {}
-func (plain) SaveState(context.Context, Browser, remote.SaveRequest) (remote.Saved, error) {
-	return remote.Saved{}, errNoLogins
+func (plain) SaveState(context.Context, Browser, api.StateRequest) (api.States, error) {
+	return api.States{}, errNoLogins
 }
 
 // Kind says where browsers come from, and how hosts share them.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"btools/lib/forward"
 	"btools/lib/record"
 )
 
@@ -17,7 +16,7 @@ func TestWire(t *testing.T) {
 	const on = `"2026-01-02T03:04:05.006Z"`
 	s := Session{Name: "n", Anonymous: true, KeptAt: at,
 		Hibernation: Hibernation{true, at, &Crash{*at, *at}, []string{"l"}, []string{"u"}},
-		Stats: Stats{1, 2, 3.5, *at, 4, 5, &forward.Status{URL: "http://p", Error: "e"}, &StateStatus{"s", "x"},
+		Stats: Stats{1, 2, 3.5, *at, 4, 5, &UpstreamStatus{URL: "http://p", Error: "e"}, &StateStatus{"s", "x"},
 			nil}}
 	const listed = `"anonymous":true,"hibernated":true,"restored_at":` + on + `,"crash":{"kept_at":` + on +
 		`,"ended_at":` + on + `},"lost":["l"],"unkept":["u"],"kept_at":` + on +
@@ -30,7 +29,7 @@ func TestWire(t *testing.T) {
 		UserDataDir: "d", WSLWindows: true,
 		Isolated: true, Timeout: 2, ProcessID: new(3), Health: HealthStatus{at, true, new("e")}, NextTry: at,
 		Isolation: "context", Uses: 4, Restarts: 5, Lease: "l", Holder: "h", UID: new(70001), User: "u",
-		Endpoint: "http://e", Proxy: &forward.Status{URL: "http://p"}, Login: &StateStatus{Name: "s"},
+		Endpoint: "http://e", Proxy: &UpstreamStatus{URL: "http://p"}, Login: &StateStatus{Name: "s"},
 		HibernateAfter: 6, Hibernation: Hibernation{Hibernated: true, RestoredAt: at}, KeptAt: at, Tabs: new(7)}
 	for _, c := range []struct {
 		value any
@@ -64,35 +63,25 @@ func TestWire(t *testing.T) {
 				`"leased_instances":5,"available_instances":6,"waiting":7}}`},
 		{Notices{"e", true, []string{"l"}, 1}, `{"ended":"e","yielded":true,"lines":["l"],"last":1}`},
 		{Notices{}, `{"last":0}`},
-		{Events[int]{}, `{"events":null}`},
-		{LeaseRequest{Pool: "A", Instance: "0", Timeout: new(int64(0)), TTL: 1, Hold: true, Confirm: true, Holder: "h",
-			Keep: "k", State: "s"},
-			`{"pool":"A","instance":"0","timeout_ms":0,"ttl_ms":1,"hold":true,"confirm":true,"holder":"h",` +
-				`"keep":"k","state":"s"}`},
-		{LeaseID{"l", true, 1, 2}, `{"lease":"l","all":true,"ttl_ms":1,"after":2}`},
-		{DrainRequest{}, `{"off":false,"pool":""}`},
-		{RestartRequest{Pool: "A"}, `{"instance":"","pool":"A"}`},
-		{ScaleRequest{2, "A"}, `{"instances":2,"pool":"A"}`},
-		{SessionRequest{}, `{}`},
-		{SessionRequest{true, "i", "n"}, `{"all":true,"instance":"i","name":"n"}`},
-		{DownloadsRequest{"n", "", true, 5}, `{"name":"n","wait":true,"timeout_ms":5}`},
-		{WatchRequest{new(int64(-1))}, `{"after":-1}`},
-		{ClaimRequest{"a", "b", "i", true, true}, `{"as":"a","by":"b","instance":"i","now":true,"session":true}`},
-		{ClaimRequest{}, `{}`},
+		{EventList[int]{}, `{"events":null}`},
+		{HoldRequest{}, `{}`},
+		{HoldRequest{Of{"A", "0", "l", "n", true}, "s", new(int64(0)), 1, true, true, "h", "k", nil, "a", "b", true, true,
+			"m"},
+			`{"pool":"A","instance":"0","lease":"l","session":"n","all":true,"state":"s","timeout_ms":0,"ttl_ms":1,` +
+				`"bound":true,"confirm":true,"holder":"h","keep":"k","as":"a","by":"b","now":true,"own":true,` +
+				`"launch":"m"}`},
+		{RenewRequest{TTL: 1, Confirm: true}, `{"ttl_ms":1,"confirm":true}`},
+		{DrainRequest{}, `{}`},
+		{ScaleRequest{Of{Pool: "A"}, 2}, `{"pool":"A","instances":2}`},
+		{DownloadsRequest{Of{Session: "n"}, true, 5}, `{"session":"n","wait":true,"timeout_ms":5}`},
+		{WatchRequest{}, `{}`},
+		{WatchRequest{After: -1}, `{"after":-1}`},
+		{StateRequest{Of{Lease: "l"}, "s", true, []byte("d"), true, true, true},
+			`{"lease":"l","name":"s","create":true,"data":"ZA==","more":true,"export":true,"next":true}`},
+		{States{}, `{}`},
 	} {
 		if b, err := json.Marshal(c.value); err != nil || string(b) != c.want {
 			t.Errorf("%T is\n%s, %v\nrather than\n%s", c.value, b, err, c.want)
-		}
-	}
-}
-
-// Programs differ in what they take a watch for that says nothing.
-func TestWatchFrom(t *testing.T) {
-	t.Parallel()
-	for params, want := range map[string]int64{`{}`: -1, `{"after":null}`: -1, `{"after":0}`: 0, `{"after":7}`: 7} {
-		var r WatchRequest
-		if err := json.Unmarshal([]byte(params), &r); err != nil || r.From(-1) != want {
-			t.Errorf("%s watches from %d, %v, want %d", params, r.From(-1), err, want)
 		}
 	}
 }

@@ -1,19 +1,9 @@
 package api
 
 import (
-	"btools/lib/forward"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 )
-
-// SessionRequest is the parameters of session_list, session_end and
-// session_hibernate. Their answer is an array of records with the members proxy and
-// session: the sessions, those that have ended, and none.
-type SessionRequest struct {
-	All      bool   `json:"all,omitempty"`      // session_end of bproxy: of all sessions, in the place of Name
-	Instance string `json:"instance,omitempty"` // of a hub: the ID or port of a browser; "": of all
-	Name     string `json:"name,omitempty"`
-}
 
 // Session is a session, the member "session" of a record.
 type Session struct {
@@ -54,9 +44,15 @@ type Stats struct {
 	StartedAt   record.Time     `json:"started_at"`
 	BytesIn     int64           `json:"bytes_in"`        // from clients
 	BytesOut    int64           `json:"bytes_out"`       // to clients
-	Proxy       *forward.Status `json:"proxy,omitempty"` // nil: it has none
+	Proxy       *UpstreamStatus `json:"proxy,omitempty"` // nil: it has none
 	State       *StateStatus    `json:"state,omitempty"` // with which it has started; nil: none
 	Gaps        []string        `json:"-"`               // what of its storage is not kept, and why
+}
+
+// UpstreamStatus is the proxy through which a session reaches the web.
+type UpstreamStatus struct {
+	URL   string `json:"url"`             // without credentials
+	Error string `json:"error,omitempty"` // why its last use failed
 }
 
 // StateStatus is the state with which a session has started.

@@ -25,6 +25,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/coordinator"
 	"btools/lib/envfile"
 	"btools/lib/exit"
@@ -41,7 +42,6 @@ import (
 	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
-	"btools/lib/states/remote"
 	"btools/lib/terminal"
 	"btools/lib/tools"
 	"btools/lib/wsl"
@@ -658,7 +658,8 @@ func served(c *cli.Context) (source.Source, error) {
 	defer conn.Close()
 	name := c.String("state")
 	if name != "" {
-		if _, err := remote.Show(context.Background(), statecommand.Through(c, conn), name); err != nil {
+		_, err := api.StateGet.Ask(context.Background(), statecommand.Through(c, conn), api.StateRequest{Name: name})
+		if err != nil {
 			return nil, err
 		}
 	}

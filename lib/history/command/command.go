@@ -18,8 +18,8 @@ import (
 func Print[E any](ctx context.Context, cl *control.Client, out *cli.Output, program string,
 	number func(E) int64) error {
 	for after := int64(-1); ; {
-		var got api.Events[E]
-		if err := cl.Call(ctx, "watch", api.WatchRequest{After: &after}, &got); err != nil {
+		got, err := api.Events[E]().Ask(ctx, cl, api.WatchRequest{After: after})
+		if err != nil {
 			var e *control.Error
 			if !errors.As(err, &e) {
 				return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the %s has ended", program)}

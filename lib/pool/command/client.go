@@ -40,22 +40,23 @@ func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
 	return locate.Dial(ctx, c.State(), socketOf(c))
 }
 
-// call makes one call to the service.
-func call(c *cli.Context, method string, params, result any) error {
-	return callWithin(c, answerTimeout, method, params, result)
+// call makes one request to the service and returns the answer.
+func call[P, A any](c *cli.Context, method control.Method[P, A], params P) (A, error) {
+	return callWithin(c, answerTimeout, method, params)
 }
 
 // callWithin is call with another bound.
-func callWithin(c *cli.Context, bound time.Duration, method string, params, result any) error {
+func callWithin[P, A any](c *cli.Context, bound time.Duration, method control.Method[P, A], params P) (a A, err error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), bound, noAnswer(bound))
 	defer cancel()
 	defer time.AfterFunc(noticeDelay, func() { c.Log.Info("waiting for the service to answer") }).Stop()
 	cl, err := dial(ctx, c)
 	if err != nil {
-		return err
+		return a, err
 	}
 	defer cl.Close()
-	return exitError(cl.Call(ctx, method, params, result))
+	a, err = method.Ask(ctx, cl, params)
+	return a, exitError(err)
 }
 
 // answerTimeout is how long the service may take to answer a request that it
@@ -132,9 +133,7 @@ func Status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	fetch := func() (st api.PoolsStatus, err error) {
-		return st, call(c, "status", api.PoolsRequest{Pool: name}, &st)
-	}
+	fetch := func() (api.PoolsStatus, error) { return call(c, api.Pools, api.Of{Pool: name}) }
 	if c.Bool("watch") {
 		if !out.Table() {
 			return c.UsageError("--watch needs a terminal; bpool watch prints events, one a line")
@@ -257,8 +256,8 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p := api.LeaseRequest{Pool: name, Instance: c.String("instance"), TTL: c.Duration("ttl").Milliseconds(),
-		Hold: cmd.Given() || c.Bool("wait")}
+	p := api.HoldRequest{Of: api.Of{Pool: name, Instance: c.String("instance")}, TTL: c.Duration("ttl").Milliseconds(),
+		Bound: cmd.Given() || c.Bool("wait")}
 	if c.IsSet("state") {
 		if err := states.CheckName(c.String("state")); err != nil {
 			return c.UsageError("--state: %v", err)
@@ -279,10 +278,10 @@ func Lease(c *cli.Context) error {
 		return err
 	}
 	owner := cmd.Owner
-	p.Confirm = !p.Hold
+	p.Confirm = !p.Bound
 	p.Owner = owner.PID
 	p.Holder = holder(cmd, owner.PID)
-	if owner.FD != nil && !p.Hold {
+	if owner.FD != nil && !p.Bound {
 		return c.UsageError("--bind-fd needs --wait or a command, so that bpool keeps running and can watch it")
 	}
 	ctx, stop, _ := cmd.Begin(lifetime.Owner{FD: owner.FD}, false) // the service watches the process
@@ -332,7 +331,7 @@ func Lease(c *cli.Context) error {
 	if err := cmd.Print(r); err != nil {
 		return err
 	}
-	if !p.Hold {
+	if !p.Bound {
 		return exitError(confirm(cl, l.ID))
 	}
 	ended := make(chan string, 1)
@@ -348,7 +347,7 @@ func Lease(c *cli.Context) error {
 // requestLease requests a lease and returns its record and the connection that
 // holds it until it is confirmed. A service that stops has a successor, such as after an
 // update, which may have the lease.
-func requestLease(ctx context.Context, c *cli.Context, p api.LeaseRequest) (*control.Client, *record.Record, error) {
+func requestLease(ctx context.Context, c *cli.Context, p api.HoldRequest) (*control.Client, *record.Record, error) {
 	began, most := time.Now(), locate.StartWait
 	left := func() time.Duration { return time.Duration(*p.Timeout)*time.Millisecond - time.Since(began) }
 	if p.Timeout != nil {
@@ -398,7 +397,7 @@ var errStopping error = control.Errorf(control.Stopping, "the service is stoppin
 const stoppingDelay = 100 * time.Millisecond
 
 // requestOnce requests a lease of the service that runs, or comes within a time.
-func requestOnce(ctx context.Context, c *cli.Context, p api.LeaseRequest, most time.Duration) (*control.Client,
+func requestOnce(ctx context.Context, c *cli.Context, p api.HoldRequest, most time.Duration) (*control.Client,
 	*record.Record, error) {
 	cl, err := locate.Await(ctx, c.State(), socketOf(c), most)
 	if err != nil {
@@ -411,8 +410,7 @@ func requestOnce(ctx context.Context, c *cli.Context, p api.LeaseRequest, most t
 	}
 	defer cancel()
 	defer logWaiting(c, p)()
-	r := &record.Record{}
-	err = cl.Call(callCtx, "lease", p, r)
+	r, err := api.Hold.Ask(callCtx, cl, p)
 	if ctx.Err() != nil { // even if the answer arrived just now: the connection is closed
 		err = context.Cause(ctx)
 	}
@@ -427,7 +425,7 @@ func requestOnce(ctx context.Context, c *cli.Context, p api.LeaseRequest, most t
 func confirm(cl *control.Client, id string) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, noAnswer(answerTimeout))
 	defer cancel()
-	err := cl.Call(ctx, "confirm", api.LeaseID{Lease: id}, nil)
+	_, err := api.Renew.Ask(ctx, cl, api.RenewRequest{Of: api.Of{Lease: id}, Confirm: true})
 	var e *control.Error
 	if errors.As(err, &e) {
 		return err
@@ -448,7 +446,7 @@ const noticeDelay = time.Second
 
 // logWaiting says what a request for a lease is waiting for, if that takes a
 // while. Call answered when the request has been answered.
-func logWaiting(c *cli.Context, p api.LeaseRequest) (answered func()) {
+func logWaiting(c *cli.Context, p api.HoldRequest) (answered func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -464,7 +462,7 @@ func logWaiting(c *cli.Context, p api.LeaseRequest) (answered func()) {
 		cl, err := dial(callCtx, c)
 		if err == nil {
 			defer cl.Close()
-			err = cl.Call(callCtx, "status", api.PoolsRequest{Pool: p.Pool}, &st)
+			st, err = api.Pools.Ask(callCtx, cl, api.Of{Pool: p.Pool})
 		}
 		if ctx.Err() != nil {
 			return
@@ -496,9 +494,9 @@ func logWaiting(c *cli.Context, p api.LeaseRequest) (answered func()) {
 // watchLease waits until the lease or the context ends, and returns how the
 // lease ended. Meanwhile it logs what happens to the browser.
 func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id string) string {
-	for p := (api.LeaseID{Lease: id}); ; {
-		var n api.Notices
-		if err := cl.Call(ctx, "held", p, &n); ctx.Err() != nil {
+	for p := (api.WatchRequest{Of: api.Of{Lease: id}}); ; {
+		n, err := api.Watch.Ask(ctx, cl, p)
+		if ctx.Err() != nil {
 			return ""
 		} else if err != nil {
 			return "the lease ended with its service"
@@ -509,7 +507,7 @@ func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id stri
 		if n.Ended != "" {
 			return n.Ended
 		}
-		p.After = n.Last
+		p.After = int64(n.Last)
 	}
 }
 
@@ -538,29 +536,25 @@ func Release(c *cli.Context) error {
 			return err
 		}
 	}
-	var done []string
-	if c.Bool("all") {
-		var r api.Released
-		if err := call(c, "release", api.LeaseID{All: true}, &r); err != nil {
-			return err
+	asked := []api.Of{{All: true}}
+	if !c.Bool("all") {
+		asked = nil
+		for _, id := range ids {
+			asked = append(asked, api.Of{Lease: id})
 		}
-		done = r.Released
 	}
-	for _, id := range ids {
-		var r api.Released
-		if err := call(c, "release", api.LeaseID{Lease: id}, &r); err != nil {
+	for _, of := range asked {
+		ended, err := call(c, api.Release, of)
+		if err != nil {
 			return err
 		}
-		if len(r.Released) == 0 {
-			c.Log.Info("there is no lease " + id + "; it may have ended")
+		if len(ended) == 0 && !of.All {
+			c.Log.Info("there is no lease " + of.Lease + "; it may have ended")
 		}
-		done = append(done, r.Released...)
-	}
-	for _, id := range done {
-		r := record.New()
-		r.MustSet("lease", map[string]string{"id": id})
-		if err := out.Write(r); err != nil {
-			return err
+		for _, r := range ended {
+			if err := out.Write(r); err != nil {
+				return err
+			}
 		}
 	}
 	return out.Close()
@@ -581,11 +575,11 @@ func Renew(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	r := &record.Record{}
 	if err := checkDurations(c, "ttl"); err != nil {
 		return err
 	}
-	if err := call(c, "renew", api.LeaseID{Lease: id, TTL: c.Duration("ttl").Milliseconds()}, r); err != nil {
+	r, err := call(c, api.Renew, api.RenewRequest{Of: api.Of{Lease: id}, TTL: c.Duration("ttl").Milliseconds()})
+	if err != nil {
 		return err
 	}
 	return errors.Join(out.Write(r), out.Close())
@@ -601,8 +595,8 @@ func Restart(c *cli.Context) error {
 		return c.UsageError("name the pool or the instance: POOL or POOL/ID")
 	}
 	name, instance, _ := strings.Cut(target, "/")
-	var n api.Instances
-	if err := call(c, "restart", api.RestartRequest{Pool: name, Instance: instance}, &n); err != nil {
+	n, err := call(c, api.RestartInstances, api.Of{Pool: name, Instance: instance})
+	if err != nil {
 		return err
 	}
 	c.Log.Info(fmt.Sprintf("restarting %s (%s)", target, spell.Count(n.Instances, "instance")))
@@ -619,8 +613,8 @@ func Drain(c *cli.Context) error {
 	if c.Bool("wait") && c.Bool("off") {
 		return c.UsageError("--wait and --off exclude each other")
 	}
-	var n api.Instances
-	if err := call(c, "drain", api.DrainRequest{Pool: name, Off: c.Bool("off")}, &n); err != nil {
+	n, err := call(c, api.Drain, api.DrainRequest{Of: api.Of{Pool: name}, Off: c.Bool("off")})
+	if err != nil {
 		return err
 	}
 	what := "pool " + name
@@ -634,8 +628,8 @@ func Drain(c *cli.Context) error {
 			spell.Count(n.Instances, "instance")))
 	}
 	for waits := false; c.Bool("wait"); time.Sleep(drainInterval) {
-		var st api.PoolsStatus
-		if err := call(c, "status", api.PoolsRequest{Pool: name}, &st); err != nil || st.Summary.Leased == 0 {
+		st, err := call(c, api.Pools, api.Of{Pool: name})
+		if err != nil || st.Summary.Leased == 0 {
 			return err
 		}
 		if !waits {
@@ -659,7 +653,7 @@ func Scale(c *cli.Context) error {
 	if err != nil {
 		return c.UsageError("%q is not a number of instances", args[1])
 	}
-	if err := call(c, "scale", api.ScaleRequest{Pool: args[0], Instances: n}, nil); err != nil {
+	if _, err := call(c, api.Scale, api.ScaleRequest{Of: api.Of{Pool: args[0]}, Instances: n}); err != nil {
 		return err
 	}
 	c.Log.Info(fmt.Sprintf("pool %s has %s until the configuration is reloaded", args[0], spell.Count(n, "instance")))
@@ -668,8 +662,8 @@ func Scale(c *cli.Context) error {
 
 // Reload makes the service read its configuration again.
 func Reload(c *cli.Context) error {
-	var changes pool.Changes
-	if err := call(c, "reload", nil, &changes); err != nil {
+	changes, err := call(c, control.Method[struct{}, pool.Changes](api.Reload), struct{}{})
+	if err != nil {
 		return err
 	}
 	c.Log.Info(changes.String())

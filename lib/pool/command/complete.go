@@ -67,10 +67,7 @@ func running(c *cli.Completion) string {
 
 // pools returns the pools of the service that runs.
 func pools(c *cli.Completion) []api.PoolStatus {
-	var st api.PoolsStatus
-	if socket := running(c); socket != "" {
-		control.Call(context.Background(), socket, "status", api.PoolsRequest{}, &st) // one that fails offers none
-	}
+	st, _ := api.Pools.Ask(context.Background(), control.Path(running(c)), api.Of{}) // one that fails offers none
 	return st.Pools
 }
 

@@ -35,9 +35,7 @@ type download struct {
 // Downloads prints the downloads of a lease.
 func Downloads(c *cli.Context) error {
 	return downloadscommand.Print(c, "lease", func(lease string, r api.DownloadsRequest) ([]downloads.File, error) {
-		var all []downloads.File
 		r.Lease = lease
-		err := callWithin(c, answerTimeout+r.Timeout(), "downloads", r, &all)
-		return all, err
+		return callWithin(c, answerTimeout+r.Timeout(), api.Downloads, r)
 	}, func(f downloads.File, lease, saved string) download { return download{f, lease, saved} })
 }

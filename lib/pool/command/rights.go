@@ -16,8 +16,8 @@ type right int
 const (
 	// everyone is all users who can open the socket. Each sees and changes what is theirs.
 	everyone right = iota + 1
-	// owner is the user to whom the lease belongs that the parameters name, or to whom all
-	// do that it ends.
+	// owner is the user to whom the lease belongs that the parameters name. Without one the
+	// method concerns what each user may see or end.
 	owner
 	// operator is root and the user who runs the service.
 	operator
@@ -25,15 +25,14 @@ const (
 
 // rights are those of each method. Root and the user who runs the service may call all.
 var rights = map[string]right{
-	"status":  everyone, // without what gives access to the leases of others
-	"watch":   everyone, // the same
-	"lease":   everyone,
-	"confirm": owner, "held": owner, "renew": owner, "rest": owner, "release": owner,
+	"status": everyone, // without what gives access to the leases of others
+	"watch":  owner,    // the same
+	"hold":   everyone,
+	"renew":  owner, "rest": owner, "release": owner,
 	"downloads": owner, "state_save": owner,
 	"drain": operator, "scale": operator, "restart": operator, "reload": operator,
 	// Each user has states of their own.
-	"state_list": everyone, "state_show": everyone, "state_delete": everyone,
-	"state_import": everyone, "state_export": everyone,
+	"state_list": everyone, "state_get": everyone, "state_put": everyone, "state_delete": everyone,
 }
 
 // uidOf returns the user who makes a request.
@@ -72,7 +71,7 @@ func (h *handler) check(ctx context.Context, method string, params json.RawMessa
 			Lease string `json:"lease"`
 		}
 		json.Unmarshal(params, &p) // an error is the method's to tell
-		if !h.service.MayUse(uid, p.Lease) {
+		if p.Lease != "" && !h.service.MayUse(uid, p.Lease) {
 			return pool.ErrNoLease(p.Lease)
 		}
 		return nil

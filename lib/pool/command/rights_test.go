@@ -64,7 +64,7 @@ func TestRights(t *testing.T) {
 	lease := func(u user) string {
 		t.Helper()
 		var r struct{ Lease record.Lease }
-		if err := u.call("lease", `{"holder":"node"}`, &r); err != nil {
+		if err := u.call("hold", `{"holder":"node"}`, &r); err != nil {
 			t.Fatal(err)
 		}
 		return r.Lease.ID
@@ -77,7 +77,7 @@ func TestRights(t *testing.T) {
 	}
 	anns := lease(ann)
 	of := `{"lease":"` + anns + `","name":"x"}`
-	for _, method := range []string{"confirm", "held", "renew", "rest", "release", "downloads", "state_save"} {
+	for _, method := range []string{"watch", "renew", "rest", "release", "downloads", "state_save"} {
 		err := bob.call(method, of, nil)
 		unknown := bob.call("renew", `{"lease":"lease_1_x"}`, nil)
 		if code(err) != control.LeaseNotFound ||
@@ -103,7 +103,7 @@ func TestRights(t *testing.T) {
 			i.Holder != "node" {
 			t.Errorf("the status is %+v, want the lease %q", i, shown)
 		}
-		var got api.Events[pool.Event]
+		var got api.EventList[pool.Event]
 		if err := who.call("watch", `{"after":0}`, &got); err != nil {
 			t.Fatal(err)
 		}
@@ -118,22 +118,25 @@ func TestRights(t *testing.T) {
 	bobs := lease(bob)
 	release := func(u user, params string) (all []string) {
 		t.Helper()
-		var r api.Released
-		if err := u.call("release", params, &r); err != nil {
+		var rs []released
+		if err := u.call("release", params, &rs); err != nil {
 			t.Error(err)
 		}
-		return r.Released
+		for _, r := range rs {
+			all = append(all, r.Lease.ID)
+		}
+		return all
 	}
 	if got := release(bob, `{"all":true}`); !slices.Equal(got, []string{bobs}) {
 		t.Errorf("a user's release --all ends %v, want %s alone", got, bobs)
 	}
-	if err := bob.call("held", of, nil); code(err) != control.LeaseNotFound {
+	if err := bob.call("watch", of, nil); code(err) != control.LeaseNotFound {
 		t.Errorf("the end of another user's lease is told: %v", err)
 	}
 	if got := release(ann, of); !slices.Equal(got, []string{anns}) {
 		t.Errorf("her release ends %v", got)
 	}
-	if err := bob.call("held", of, nil); code(err) != control.LeaseNotFound {
+	if err := bob.call("watch", of, nil); code(err) != control.LeaseNotFound {
 		t.Errorf("the end of another user's lease is told afterwards: %v", err)
 	}
 	lease(ann)

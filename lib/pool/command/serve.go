@@ -371,60 +371,61 @@ type handler struct {
 // methods are those of the control socket.
 func (h *handler) methods() *control.Mux {
 	v, m := h.service, &control.Mux{Program: "bpool"}
-	control.Handle(m, "status", func(ctx context.Context, p api.PoolsRequest) (any, error) {
+	control.Handle(m, api.Status, func(ctx context.Context, p api.Of) (any, error) {
 		return v.StatusFor(uidOf(ctx), p.Pool)
 	})
-	control.Handle(m, "lease", h.lease)
-	control.Handle(m, "release", func(ctx context.Context, p api.LeaseID) (any, error) {
-		switch {
-		case p.All:
-			return api.Released{Released: v.ReleaseAll(uidOf(ctx))}, nil
-		case v.Release(p.Lease):
-			return api.Released{Released: []string{p.Lease}}, nil
+	control.Handle(m, api.Hold, h.lease)
+	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
+		ended := []released{}
+		if p.All {
+			for _, id := range v.ReleaseAll(uidOf(ctx)) {
+				ended = append(ended, released{leaseID{id}})
+			}
+		} else if v.Release(p.Lease) {
+			ended = append(ended, released{leaseID{p.Lease}})
 		}
-		return api.Released{Released: []string{}}, nil
+		return ended, nil
 	})
-	control.Handle(m, "confirm", func(_ context.Context, p api.LeaseID) (any, error) {
-		return struct{}{}, v.Confirm(p.Lease)
-	})
-	control.Handle(m, "held", func(ctx context.Context, p api.LeaseID) (any, error) {
-		// Answered when there are notices, or the lease has ended.
-		return control.Later(func() (any, error) { return v.Notices(ctx, p.Lease, p.After) }), nil
-	})
-	control.Handle(m, "renew", func(_ context.Context, p api.LeaseID) (any, error) {
+	control.Handle(m, api.Renew, func(_ context.Context, p api.RenewRequest) (any, error) {
+		if p.Confirm {
+			return nil, v.Confirm(p.Lease)
+		}
 		if err := checkTimes(p.TTL, nil); err != nil {
 			return nil, err
 		}
 		return v.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	})
-	control.Handle(m, "rest", func(_ context.Context, p api.LeaseID) (any, error) {
+	control.Handle(m, api.Rest, func(_ context.Context, p api.Of) (any, error) {
 		return struct{}{}, v.Rest(p.Lease)
 	})
-	control.Handle(m, "restart", func(_ context.Context, p api.RestartRequest) (any, error) {
+	control.Handle(m, api.RestartInstances, func(_ context.Context, p api.Of) (any, error) {
 		n, err := v.Restart(p.Pool, p.Instance)
 		return api.Instances{Instances: n}, err
 	})
-	control.Handle(m, "drain", func(_ context.Context, p api.DrainRequest) (any, error) {
+	control.Handle(m, api.Drain, func(_ context.Context, p api.DrainRequest) (any, error) {
 		n, err := v.Drain(p.Pool, !p.Off)
 		return api.Instances{Instances: n}, err
 	})
-	control.Handle(m, "scale", func(_ context.Context, p api.ScaleRequest) (any, error) {
+	control.Handle(m, api.Scale, func(_ context.Context, p api.ScaleRequest) (any, error) {
 		return api.Instances{Instances: p.Instances}, v.Scale(p.Pool, p.Instances)
 	})
-	control.Handle(m, "reload", func(context.Context, struct{}) (any, error) { return h.reload() })
-	control.Handle(m, "watch", func(ctx context.Context, p api.WatchRequest) (any, error) {
+	control.Handle(m, api.Reload, func(context.Context, struct{}) (any, error) { return h.reload() })
+	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {
-			events, err := v.EventsFor(ctx, uidOf(ctx), p.From(0))
-			return api.Events[pool.Event]{Events: events}, err
+			if p.Lease != "" {
+				return v.Notices(ctx, p.Lease, int(p.After))
+			}
+			events, err := v.EventsFor(ctx, uidOf(ctx), p.After)
+			return api.EventList[pool.Event]{Events: events}, err
 		}), nil
 	})
-	control.Handle(m, "downloads", h.downloads)
-	control.Handle(m, "state_save", h.saveState)
+	control.Handle(m, api.Downloads, h.downloads)
+	control.Handle(m, api.StateSave, h.saveState)
 	h.states.Register(m)
 	return m
 }
 
-func (h *handler) lease(ctx context.Context, p api.LeaseRequest) (any, error) {
+func (h *handler) lease(ctx context.Context, p api.HoldRequest) (any, error) {
 	if err := checkTimes(p.TTL, p.Timeout); err != nil {
 		return nil, err
 	}
@@ -447,7 +448,7 @@ func (h *handler) lease(ctx context.Context, p api.LeaseRequest) (any, error) {
 	if p.Keep != "" {
 		p.Keep = fmt.Sprintf("%d %s", uidOf(ctx), p.Keep) // the sessions of other users are not this one's
 	}
-	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Hold,
+	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
 		State: p.State, States: login, UID: uidOf(ctx)}
 	if peer := control.PeerOf(ctx); peer != nil {
@@ -467,6 +468,15 @@ func (h *handler) lease(ctx context.Context, p api.LeaseRequest) (any, error) {
 	}}, nil
 }
 
+// released is the record of a lease that has ended.
+type released struct {
+	Lease leaseID `json:"lease"`
+}
+
+type leaseID struct {
+	ID string `json:"id"`
+}
+
 // checkTimes rejects invalid durations.
 func checkTimes(ttl int64, timeout *int64) error {
 	const most = int64(settings.MaxDuration / time.Millisecond)
@@ -476,7 +486,7 @@ func checkTimes(ttl int64, timeout *int64) error {
 	return nil
 }
 
-// leaseAnswer returns the result of lease.
+// leaseAnswer returns the result of hold.
 func (h *handler) leaseAnswer(ctx context.Context, g *pool.Grant, err error) (any, error) {
 	if err != nil {
 		return nil, err

@@ -97,12 +97,12 @@ func TestPipelinedRequestsAreServedInTheirOrder(t *testing.T) {
 	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	first := connect(t, path)
 	for round := range 50 {
-		fmt.Fprintln(first.conn, `{"id":0,"method":"lease"}`)
+		fmt.Fprintln(first.conn, `{"id":0,"method":"hold"}`)
 		held := first.reply()
 		var lines strings.Builder
 		const requests = 8
 		for id := range requests {
-			fmt.Fprintf(&lines, `{"id":%d,"method":"lease","params":{"timeout_ms":60000}}`+"\n", id)
+			fmt.Fprintf(&lines, `{"id":%d,"method":"hold","params":{"timeout_ms":60000}}`+"\n", id)
 		}
 		c := connect(t, path)
 		if _, err := c.conn.Write([]byte(lines.String())); err != nil {
@@ -129,7 +129,7 @@ func TestOneTooManyLeavesTheLine(t *testing.T) {
 	v, path := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
 	c := connect(t, path)
 	for id := range 66 { // one is served, 64 wait
-		fmt.Fprintf(c.conn, `{"id":%d,"method":"lease","params":{"timeout_ms":60000}}`+"\n", id)
+		fmt.Fprintf(c.conn, `{"id":%d,"method":"hold","params":{"timeout_ms":60000}}`+"\n", id)
 	}
 	if r := c.reply(); r.ID != 0 || r.Error != nil {
 		t.Fatalf("%+v", r)
@@ -159,7 +159,7 @@ func TestOwnersThatCannotBeWatched(t *testing.T) {
 		before: "no running process",
 		other:  "no running process"} {
 		b, _ := json.Marshal(owner)
-		fmt.Fprintf(c.conn, `{"id":1,"method":"lease","params":{"owner":%s}}`+"\n", b)
+		fmt.Fprintf(c.conn, `{"id":1,"method":"hold","params":{"owner":%s}}`+"\n", b)
 		if r := c.reply(); r.Error == nil || r.Error.Code != control.BadRequest ||
 			!strings.Contains(r.Error.Message, want) {
 			t.Errorf("%+v: %+v", owner, r)
@@ -183,7 +183,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 	}
 	lease := func(c *client) string {
 		t.Helper()
-		fmt.Fprintln(c.conn, `{"id":1,"method":"lease","params":{"confirm":true}}`)
+		fmt.Fprintln(c.conn, `{"id":1,"method":"hold","params":{"confirm":true}}`)
 		r := c.reply()
 		if r.Error != nil {
 			t.Fatal(r.Error)
@@ -196,7 +196,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 	gone()
 	// The client disconnects before it can read the answer.
 	c = connect(t, path)
-	fmt.Fprintln(c.conn, `{"id":1,"method":"lease","params":{"confirm":true}}`)
+	fmt.Fprintln(c.conn, `{"id":1,"method":"hold","params":{"confirm":true}}`)
 	c.conn.Close()
 	gone()
 
@@ -204,7 +204,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 	id := lease(c)
 	confirm := func(c *client, id string) *control.Error {
 		t.Helper()
-		fmt.Fprintf(c.conn, `{"id":2,"method":"confirm","params":{"lease":%q}}`+"\n", id)
+		fmt.Fprintf(c.conn, `{"id":2,"method":"renew","params":{"lease":%q,"confirm":true}}`+"\n", id)
 		return c.reply().Error
 	}
 	if err := confirm(c, id); err != nil {
@@ -222,12 +222,12 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 		t.Fatal("a lease that is confirmed has ended with its connection")
 	}
 	// A request for the end of the lease is answered, even after the end.
-	fmt.Fprintf(c.conn, `{"id":3,"method":"held","params":{"lease":%q}}`+"\n", id)
+	fmt.Fprintf(c.conn, `{"id":3,"method":"watch","params":{"lease":%q}}`+"\n", id)
 	v.Release(id)
 	if r := c.reply(); r.Result.Ended != "the lease was released" {
 		t.Errorf("%+v", r)
 	}
-	fmt.Fprintf(c.conn, `{"id":3,"method":"held","params":{"lease":%q}}`+"\n", id)
+	fmt.Fprintf(c.conn, `{"id":3,"method":"watch","params":{"lease":%q}}`+"\n", id)
 	if r := c.reply(); r.Result.Ended != "the lease was released" {
 		t.Errorf("%+v", r)
 	}

@@ -5,11 +5,11 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/pool/locate"
 	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
-	"btools/lib/states/remote"
 )
 
 // States lists, saves or changes the states with which leases start.
@@ -25,11 +25,11 @@ func States(c *cli.Context) error {
 			}
 		}
 		return dial(ctx, c)
-	}, func(name, from string) remote.SaveRequest { return remote.SaveRequest{Name: name, Lease: from} })
+	}, func(lease string) api.Of { return api.Of{Lease: lease} })
 }
 
 // saveState saves the state of a lease.
-func (h *handler) saveState(ctx context.Context, r remote.SaveRequest) (any, error) {
+func (h *handler) saveState(ctx context.Context, r api.StateRequest) (any, error) {
 	return h.states.Save(ctx, r, func() (*states.State, []string, error) {
 		return h.service.LeaseState(ctx, r.Lease)
 	})

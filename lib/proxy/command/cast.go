@@ -159,7 +159,7 @@ func wholeBase(c *cli.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := call(p, "status", nil, statusTimeout)
+	r, err := ask(p, api.Status, api.Of{}, statusTimeout)
 	if err != nil {
 		return "", err
 	}

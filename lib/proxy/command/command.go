@@ -121,7 +121,7 @@ func Run(c *cli.Context) error {
 			c.Log.Warn(err.Error())
 		}
 	}()
-	reg.Serve(s.handler())
+	reg.Serve(s.methods().Serve)
 	if p.Foreign && !c.IsSet("target") {
 		defer tellLeft(c, rec)
 	}
@@ -480,8 +480,8 @@ func (s *service) methods() *control.Mux {
 			return s.status(), nil
 		}
 	}
-	control.Handle(m, "status", func(context.Context, struct{}) (any, error) { return s.status(), nil })
-	control.Handle(m, "launch", func(ctx context.Context, over options.Options) (any, error) {
+	control.Handle(m, api.Status, func(context.Context, api.Of) (any, error) { return s.status(), nil })
+	control.Handle(m, api.Launch, func(ctx context.Context, over options.Options) (any, error) {
 		if wrong := over.Check(); wrong != "" {
 			return nil, control.Errorf(control.BadRequest, "%s", wrong)
 		}
@@ -491,26 +491,23 @@ func (s *service) methods() *control.Mux {
 		}
 		return acts(func() error { return s.proxy.Relaunch(ctx, over, false) }), nil
 	})
-	control.Handle(m, "restart", func(ctx context.Context, _ struct{}) (any, error) {
+	control.Handle(m, api.Restart, func(ctx context.Context, _ api.Of) (any, error) {
 		return acts(func() error { return s.proxy.Relaunch(ctx, options.Options{}, true) }), nil
 	})
-	control.Handle(m, "stop", func(ctx context.Context, _ struct{}) (any, error) {
+	control.Handle(m, api.Stop, func(ctx context.Context, _ api.Of) (any, error) {
 		return acts(func() error { return s.proxy.Stop(ctx) }), nil
 	})
+	ofBrowser := len(m.Methods())
 	s.registerSessions(m)
-	return m
-}
-
-// handler answers requests on the control socket.
-func (s *service) handler() control.Handler {
-	methods := s.methods()
-	return func(ctx context.Context, method string, params json.RawMessage) (any, error) {
-		if s.proxy.Sessions == nil && (method == "watch" || strings.HasPrefix(method, "session_") ||
-			strings.HasPrefix(method, "state_")) {
-			return nil, control.Errorf(control.BadRequest, "this proxy has no sessions: start bproxy share")
+	if s.proxy.Sessions == nil {
+		for _, method := range m.Methods()[ofBrowser:] {
+			control.Handle(m, control.Method[json.RawMessage, any](method),
+				func(context.Context, json.RawMessage) (any, error) {
+					return nil, control.Errorf(control.BadRequest, "this proxy has no sessions: start bproxy share")
+				})
 		}
-		return methods.Serve(ctx, method, params)
 	}
+	return m
 }
 
 // status returns the service's current record.

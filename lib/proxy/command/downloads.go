@@ -121,10 +121,10 @@ func isNear(p *proxy.Proxy) bool {
 
 // downloads answers with the downloads of a session.
 func (s *service) downloads(ctx context.Context, r api.DownloadsRequest) (any, error) {
-	if r.Name == "" {
-		return nil, control.Errorf(control.BadRequest, "session_downloads takes the name of a session")
+	if r.Session == "" {
+		return nil, errNoSession
 	}
-	files, err := s.proxy.Sessions.Downloads(r.Name)
+	files, err := s.proxy.Sessions.Downloads(r.Session)
 	if err != nil || !r.Wait {
 		if err != nil {
 			return nil, err
@@ -143,8 +143,8 @@ type Download struct {
 
 // Downloads prints the downloads of a session.
 func Downloads(c *cli.Context) error {
-	ask := func(name string, r api.DownloadsRequest) (all []downloads.File, err error) {
-		r.Name = name
+	of := func(name string, r api.DownloadsRequest) ([]downloads.File, error) {
+		r.Session = name
 		p, err := proxyOf(c, name)
 		if err != nil {
 			return nil, err
@@ -153,10 +153,9 @@ func Downloads(c *cli.Context) error {
 		if r.Wait {
 			bound = 0
 		}
-		err = callInto(p, "session_downloads", r, &all, bound)
-		return all, err
+		return ask(p, api.Downloads, r, bound)
 	}
-	return downloadscommand.Print(c, "session", ask,
+	return downloadscommand.Print(c, "session", of,
 		func(f downloads.File, session, saved string) Download { return Download{f, session, saved} })
 }
 
@@ -200,8 +199,8 @@ func Watch(c *cli.Context) error {
 // events answers with the events after a number.
 func (s *service) events(ctx context.Context, p api.WatchRequest) (any, error) {
 	return control.Later(func() (any, error) {
-		events, err := s.proxy.Sessions.Events(ctx, p.From(-1))
-		return api.Events[sessions.Event]{Events: events}, err
+		events, err := s.proxy.Sessions.Events(ctx, p.After)
+		return api.EventList[sessions.Event]{Events: events}, err
 	}), nil
 }
 

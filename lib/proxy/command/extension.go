@@ -326,9 +326,15 @@ func (h *extensionHub) status() *record.Record {
 // methods are those of the control socket.
 func (h *extensionHub) methods() *control.Mux {
 	m := &control.Mux{Program: "a hub"}
-	control.Handle(m, "status", func(context.Context, struct{}) (any, error) { return h.status(), nil })
-	control.Handle(m, "instances", func(context.Context, struct{}) (any, error) { return h.instances(), nil })
-	control.Handle(m, "stop", func(_ context.Context, p api.InstanceRequest) (any, error) {
+	control.Handle(m, api.Status, func(context.Context, api.Of) (any, error) { return h.status(), nil })
+	control.Handle(m, api.List, func(_ context.Context, p api.Of) (any, error) {
+		if p.Instance == "" && !p.All {
+			return h.instances(), nil
+		}
+		found, _, err := h.findSessions(p)
+		return found, err
+	})
+	control.Handle(m, api.Stop, func(_ context.Context, p api.Of) (any, error) {
 		l := h.server.Hub.Find(p.Instance)
 		if l == nil {
 			return nil, control.Errorf(control.InstanceNotFound, "no browser is connected%s", named(p.Instance))
@@ -338,41 +344,32 @@ func (h *extensionHub) methods() *control.Mux {
 			return h.status(), nil
 		}), nil
 	})
-	// It waits for a browser and describes it.
-	control.Handle(m, "join", func(ctx context.Context, p api.JoinRequest) (any, error) {
+	control.Handle(m, api.Hold, h.claim)
+	control.Handle(m, api.Release, h.endSession)
+	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {
-			l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
-			if err != nil {
-				return nil, err
+			if p.Instance != "" {
+				return h.awaitLeft(ctx, p.Instance)
 			}
-			return h.describe(l.Info()), nil
+			events, err := h.server.Hub.Events(ctx, p.After)
+			return api.EventList[hub.Event]{Events: events}, err
 		}), nil
 	})
-	control.Handle(m, "claim", h.claim)
-	// It waits until a browser has left.
-	control.Handle(m, "left", func(ctx context.Context, p api.InstanceRequest) (any, error) {
-		l := h.server.Hub.Find(p.Instance)
-		if l == nil {
-			return api.Left{Why: "it has left"}, nil
-		}
-		return control.Later(func() (any, error) {
-			select {
-			case <-l.Done():
-				return api.Left{Why: l.Err().Error()}, nil
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-		}), nil
-	})
-	control.Handle(m, "watch", func(ctx context.Context, p api.WatchRequest) (any, error) {
-		return control.Later(func() (any, error) {
-			events, err := h.server.Hub.Events(ctx, p.From(-1))
-			return api.Events[hub.Event]{Events: events}, err
-		}), nil
-	})
-	control.Handle(m, "session_list", h.listSessions)
-	control.Handle(m, "session_end", h.endSession)
 	return m
+}
+
+// awaitLeft waits until a browser has left.
+func (h *extensionHub) awaitLeft(ctx context.Context, name string) (api.Notices, error) {
+	l := h.server.Hub.Find(name)
+	if l == nil {
+		return api.Notices{Ended: "it has left"}, nil
+	}
+	select {
+	case <-l.Done():
+		return api.Notices{Ended: l.Err().Error()}, nil
+	case <-ctx.Done():
+		return api.Notices{}, context.Cause(ctx)
+	}
 }
 
 func named(instance string) string {
@@ -390,16 +387,14 @@ func isHub(p state.Proxy) bool {
 }
 
 // instancesOf returns the records of the browsers that have joined a hub.
-func instancesOf(p state.Proxy) (rs []*record.Record) {
-	if err := callInto(p, "instances", nil, &rs, statusTimeout); err != nil {
-		return nil // it has just ended
-	}
+func instancesOf(p state.Proxy) []*record.Record {
+	rs, _ := ask(p, api.List, api.Of{}, statusTimeout) // or it has just ended
 	return rs
 }
 
 // onInstance executes status or stop on the browser that the argument names, by
 // its ID or the port of its extension's connection; nil: it names none.
-func onInstance(c *cli.Context, method string) (*record.Record, error) {
+func onInstance(c *cli.Context, method control.Method[api.Of, *record.Record]) (*record.Record, error) {
 	if len(c.Args()) != 1 {
 		return nil, nil
 	}
@@ -421,10 +416,11 @@ func onInstance(c *cli.Context, method string) (*record.Record, error) {
 				continue
 			}
 			switch method {
-			case "status":
+			case api.Status:
 				return r, nil
-			case "stop":
-				return r, callInto(p, "stop", api.InstanceRequest{Instance: i.ID}, &record.Record{}, 0)
+			case api.Stop:
+				_, err := ask(p, api.Stop, api.Of{Instance: i.ID}, 0)
+				return r, err
 			}
 			return nil, c.UsageError("%s does not apply to a browser that has joined by its extension", method)
 		}

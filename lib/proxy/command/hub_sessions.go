@@ -10,16 +10,10 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// listSessions answers session_list.
-func (h *extensionHub) listSessions(_ context.Context, p api.SessionRequest) (any, error) {
-	found, _, err := h.findSessions(p)
-	return found, err
-}
-
-// endSession answers session_end.
-func (h *extensionHub) endSession(ctx context.Context, p api.SessionRequest) (any, error) {
-	if p.Name == "" {
-		return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session")
+// endSession answers release: it ends the sessions with a name.
+func (h *extensionHub) endSession(ctx context.Context, p api.Of) (any, error) {
+	if p.Session == "" {
+		return nil, errNoSession
 	}
 	found, of, err := h.findSessions(p)
 	if err != nil {
@@ -28,14 +22,14 @@ func (h *extensionHub) endSession(ctx context.Context, p api.SessionRequest) (an
 	return control.Later(func() (any, error) {
 		var errs []error
 		for _, g := range of {
-			errs = append(errs, g.End(ctx, p.Name))
+			errs = append(errs, g.End(ctx, p.Session))
 		}
 		return found, errors.Join(errs...)
 	}), nil
 }
 
 // findSessions returns the records of sessions, and for each the registry that has it.
-func (h *extensionHub) findSessions(p api.SessionRequest) (found []*record.Record, of []*sessions.Registry, err error) {
+func (h *extensionHub) findSessions(p api.Of) (found []*record.Record, of []*sessions.Registry, err error) {
 	ids := h.idsOf(p.Instance)
 	if p.Instance != "" && len(ids) == 0 {
 		return nil, nil, h.unknown(p.Instance)
@@ -49,7 +43,7 @@ func (h *extensionHub) findSessions(p api.SessionRequest) (found []*record.Recor
 		e := h.proxy
 		e.HTTPURL += "/session/" + id
 		for _, s := range g.List() {
-			if p.Name == "" || s.Name == p.Name {
+			if p.Session == "" || s.Name == p.Session {
 				found, of = append(found, sessionRecord(s, e)), append(of, g)
 			}
 		}

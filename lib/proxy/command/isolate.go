@@ -195,11 +195,11 @@ func sessionRecord(s api.Session, e record.Proxy) *record.Record {
 // newRequest names a session to create, and its settings where they differ from
 // the proxy's.
 type newRequest struct {
-	Name string `json:"name"`
+	Session string `json:"session"`
 	sessions.Settings
 }
 
-// newSession creates a session and returns its record.
+// newSession answers hold: it creates a session and returns its record.
 func (s *service) newSession(ctx context.Context, params json.RawMessage) (any, error) {
 	n := newRequest{Settings: cloned(s.proxy.Sessions.Defaults)}
 	var named struct {
@@ -218,43 +218,44 @@ func (s *service) newSession(ctx context.Context, params json.RawMessage) (any, 
 		}
 	}
 	return control.Later(func() (any, error) {
-		i, err := s.proxy.Sessions.New(ctx, n.Name, n.Settings)
+		i, err := s.proxy.Sessions.New(ctx, n.Session, n.Settings)
 		if err != nil {
 			return nil, err
 		}
 		var e record.Proxy
 		s.record.Get("proxy", &e)
-		return []*record.Record{sessionRecord(i, e)}, nil
+		return sessionRecord(i, e), nil
 	}), nil
 }
 
+// errNoSession is the error of a request that is about a session, and names none.
+var errNoSession = control.Errorf(control.BadRequest, "the request names no session")
+
 // registerSessions adds the methods for sessions.
 func (s *service) registerSessions(m *control.Mux) {
-	control.Handle(m, "watch", s.events)
-	control.Handle(m, "session_list", func(context.Context, struct{}) (any, error) { return s.sessions(""), nil })
-	control.Handle(m, "session_new", s.newSession)
-	control.Handle(m, "session_downloads", s.downloads)
-	control.Handle(m, "session_hibernate", func(ctx context.Context, e api.SessionRequest) (any, error) {
-		if e.All || e.Name == "" {
-			return nil, control.Errorf(control.BadRequest, "session_hibernate takes the name of a session")
+	control.Handle(m, api.List, func(context.Context, api.Of) (any, error) { return s.sessions(""), nil })
+	control.Handle(m, api.Watch, s.events)
+	control.Handle(m, control.Method[json.RawMessage, *record.Record](api.Hold), s.newSession)
+	control.Handle(m, api.Rest, func(ctx context.Context, p api.Of) (any, error) {
+		if p.Session == "" {
+			return nil, errNoSession
 		}
-		return control.Later(func() (any, error) {
-			return []*record.Record{}, s.proxy.Sessions.Free(ctx, e.Name)
-		}), nil
+		return control.Later(func() (any, error) { return struct{}{}, s.proxy.Sessions.Free(ctx, p.Session) }), nil
 	})
-	control.Handle(m, "session_end", func(ctx context.Context, e api.SessionRequest) (any, error) {
-		if e.All == (e.Name != "") {
-			return nil, control.Errorf(control.BadRequest, "session_end takes the name of a session, or all: true")
+	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
+		if p.All == (p.Session != "") {
+			return nil, control.Errorf(control.BadRequest, "release takes the name of a session, or all: true")
 		}
 		return control.Later(func() (any, error) {
-			ended := s.sessions(e.Name)
-			if e.All {
+			ended := s.sessions(p.Session)
+			if p.All {
 				return ended, s.proxy.Sessions.EndAll(ctx)
 			}
-			return ended, s.proxy.Sessions.End(ctx, e.Name)
+			return ended, s.proxy.Sessions.End(ctx, p.Session)
 		}), nil
 	})
-	control.Handle(m, "state_save", s.saveState)
+	control.Handle(m, api.Downloads, s.downloads)
+	control.Handle(m, api.StateSave, s.saveState)
 	s.states.Register(m)
 }
 
@@ -282,9 +283,9 @@ func Sessions(c *cli.Context) error {
 	case len(args) == 1 && args[0] == "list" && !c.Bool("all"):
 		err = listSessions(c, out)
 	case len(args) == 2 && args[0] == "end" && !c.Bool("all"):
-		err = endSessions(c, out, api.SessionRequest{Name: args[1]})
+		err = endSessions(c, out, api.Of{Session: args[1]})
 	case len(args) == 1 && args[0] == "end" && c.Bool("all"):
-		err = endSessions(c, out, api.SessionRequest{All: true})
+		err = endSessions(c, out, api.Of{All: true})
 	case len(args) == 2 && args[0] == "new" && !c.Bool("all"):
 		err = newSession(c, out, args[1])
 	default:
@@ -299,7 +300,8 @@ func listSessions(c *cli.Context, out *cli.Output) error {
 		return err
 	}
 	for _, p := range ps {
-		err := callSessions(c, out, p, "session_list", nil, statusTimeout)
+		rs, err := ask(p, api.List, api.Of{All: true}, statusTimeout)
+		err = write(out, err, rs...)
 		if err != nil && c.IsSet("port") {
 			return err
 		} else if err != nil {
@@ -309,20 +311,21 @@ func listSessions(c *cli.Context, out *cli.Output) error {
 	return nil
 }
 
-func endSessions(c *cli.Context, out *cli.Output, e api.SessionRequest) error {
+func endSessions(c *cli.Context, out *cli.Output, of api.Of) error {
 	find := isolatedProxy
-	if !e.All {
-		find = func(c *cli.Context) (state.Proxy, error) { return proxyOf(c, e.Name) }
+	if !of.All {
+		find = func(c *cli.Context) (state.Proxy, error) { return proxyOf(c, of.Session) }
 	}
 	p, err := find(c)
 	if err != nil {
 		return err
 	}
-	if owner := member(p).Owner; e.All && owner != "" && !c.IsSet("port") {
+	if owner := member(p).Owner; of.All && owner != "" && !c.IsSet("port") {
 		return c.UsageError("the only proxy with sessions belongs to %s; to end them, name its port: --port %d", owner,
 			member(p).Port)
 	}
-	return callSessions(c, out, p, "session_end", e, 0)
+	rs, err := ask(p, api.Release, of, 0)
+	return write(out, err, rs...)
 }
 
 // settingFlags are the flags of session new that override the settings of the
@@ -335,7 +338,7 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 	if err != nil {
 		return err
 	}
-	params := map[string]any{"name": name}
+	params := map[string]any{"session": name}
 	proxy, _, err := readProxy(c)
 	if err != nil {
 		return err
@@ -378,7 +381,8 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 	if name := c.String("state"); name != "" && states.CheckName(name) != nil {
 		return c.UsageError("--state: %v", states.CheckName(name))
 	}
-	return callSessions(c, out, p, "session_new", params, 0)
+	r, err := ask(p, control.Method[map[string]any, *record.Record](api.Hold), params, 0)
+	return write(out, err, r)
 }
 
 // proxyOf returns the proxy that has a session: the one of --port, the only one
@@ -413,10 +417,11 @@ func proxyOf(c *cli.Context, name string) (state.Proxy, error) {
 
 // sessionsAt returns the sessions of a proxy.
 func sessionsAt(p state.Proxy) (all []api.Session, err error) {
-	var answer []struct{ Session api.Session }
-	err = callInto(p, "session_list", nil, &answer, statusTimeout)
-	for _, r := range answer {
-		all = append(all, r.Session)
+	rs, err := ask(p, api.List, api.Of{All: true}, statusTimeout)
+	for _, r := range rs {
+		var s api.Session
+		r.Get("session", &s)
+		all = append(all, s)
 	}
 	return all, err
 }
@@ -460,17 +465,10 @@ func chosenProxies(c *cli.Context, is func(record.Proxy) bool) ([]state.Proxy, e
 	return slices.DeleteFunc(ps, func(p state.Proxy) bool { return !is(member(p)) }), nil
 }
 
-// callSessions sends a proxy a request, and prints the records of its answer.
-func callSessions(c *cli.Context, out *cli.Output, p state.Proxy, method string, params any,
-	timeout time.Duration) error {
-	var rs []*record.Record
-	if err := callInto(p, method, params, &rs, timeout); err != nil {
-		return err
+// write prints the records of an answer, unless there is an error.
+func write(out *cli.Output, err error, rs ...*record.Record) error {
+	for i := 0; err == nil && i < len(rs); i++ {
+		err = out.Write(rs[i])
 	}
-	for _, r := range rs {
-		if err := out.Write(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }

@@ -23,9 +23,18 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// claim waits for a browser that nobody else has claimed, and describes it. The claim
+// claim answers hold: it waits for a browser that nobody else has claimed, and describes it. The claim
 // ends with the connection, whose end cancels the context.
-func (h *extensionHub) claim(ctx context.Context, p api.ClaimRequest) (any, error) {
+func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (any, error) {
+	if p.Launch != "" {
+		return control.Later(func() (any, error) {
+			l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
+			if err != nil {
+				return nil, err
+			}
+			return h.describe(l.Info()), nil
+		}), nil
+	}
 	if p.As != "" {
 		if err := sessions.CheckName(p.As); err != nil {
 			return nil, err
@@ -54,7 +63,7 @@ func (h *extensionHub) claim(ctx context.Context, p api.ClaimRequest) (any, erro
 				context.AfterFunc(ctx, func() { h.server.EndOwned(context.Background(), id, p.As) })
 				r.MustSet("instance", h.instanceAt(l.Instance.ID, p.As, l.Info().ConnectedAt))
 			}
-			if !p.Session {
+			if !p.Own {
 				return r, nil
 			}
 			if err = h.hold(ctx, l, r); err == nil {
@@ -165,23 +174,23 @@ func awaitClaim(ctx context.Context, c *cli.Context, client *control.Client) (*r
 		ctx, cancel = context.WithTimeoutCause(ctx, d, errNoBrowser)
 		defer cancel()
 	}
-	q := api.ClaimRequest{Session: c.Bool("session")}
+	q := api.HoldRequest{Own: c.Bool("session")}
 	if len(c.Args()) == 1 {
 		q.Instance = c.Args()[0]
 	}
-	r := &record.Record{}
-	return r, hubError(client.Call(ctx, "claim", q, r))
+	r, err := api.Hold.Ask(ctx, client, q)
+	return r, hubError(err)
 }
 
 // awaitLeft waits until the browser has left, and returns why.
 func awaitLeft(ctx context.Context, client *control.Client, r *record.Record) error {
 	var i record.Instance
 	r.Get("instance", &i)
-	var left api.Left
-	if err := client.Call(ctx, "left", api.InstanceRequest{Instance: i.ID}, &left); err != nil {
+	left, err := api.Watch.Ask(ctx, client, api.WatchRequest{Of: api.Of{Instance: i.ID}})
+	if err != nil {
 		return hubError(err)
 	}
-	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the browser has left: %s", left.Why)}
+	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the browser has left: %s", left.Ended)}
 }
 
 // hubError returns the error of a request to a hub with its exit code.

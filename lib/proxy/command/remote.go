@@ -14,8 +14,10 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/state"
 )
@@ -50,46 +52,51 @@ func List(c *cli.Context) error {
 		return err
 	}
 	for _, p := range ps {
-		r, err := call(p, "status", nil, statusTimeout)
+		r, err := ask(p, api.Status, api.Of{}, statusTimeout)
 		if err != nil {
 			c.Log.Warn(err.Error())
 			r = p.Record
 		}
-		if err := out.Write(r); err != nil {
+		all := []*record.Record{r}
+		if isHub(p) {
+			all = append(all, instancesOf(p)...)
+		}
+		if err := write(out, nil, all...); err != nil {
 			return err
-		}
-		if !isHub(p) {
-			continue
-		}
-		for _, r := range instancesOf(p) {
-			if err := out.Write(r); err != nil {
-				return err
-			}
 		}
 	}
 	return out.Close()
 }
 
-// Remote returns a command that sends one proxy a request and prints its
-// status.
-func Remote(method string) func(*cli.Context) error {
+// Status, Stop and Restart send one proxy a request and print its status; Launch sends the options of the flags.
+var (
+	Status  = requests(api.Status, none)
+	Stop    = requests(api.Stop, none)
+	Restart = requests(api.Restart, none)
+	Launch  = requests(api.Launch, func(c *cli.Context) (options.Options, error) {
+		o, err := flags.ReadBrowser(c)
+		if !c.Given("browser") {
+			o.Browser = "" // the variable applies to programs that start a proxy
+		}
+		return o, err
+	})
+)
+
+func none(*cli.Context) (of api.Of, err error) { return of, err }
+
+// requests returns a command that sends one proxy a request and prints its status.
+func requests[P any](method control.Method[P, *record.Record], read func(*cli.Context) (P, error),
+) func(*cli.Context) error {
 	return func(c *cli.Context) error {
 		out, err := c.Output(columns, schema(), nil)
 		if err != nil {
 			return err
 		}
-		var params any
-		if method == "launch" {
-			o, err := flags.ReadBrowser(c)
-			if err != nil {
-				return err
-			}
-			if !c.Given("browser") {
-				o.Browser = "" // the variable applies to programs that start a proxy
-			}
-			params = o
+		params, err := read(c)
+		if err != nil {
+			return err
 		}
-		if r, err := onInstance(c, method); r != nil || err != nil {
+		if r, err := onInstance(c, control.Method[api.Of, *record.Record](method)); r != nil || err != nil {
 			if err == nil {
 				err = errors.Join(out.Write(r), out.Close())
 			}
@@ -99,9 +106,9 @@ func Remote(method string) func(*cli.Context) error {
 		if err != nil {
 			return err
 		}
-		r, err := call(p, "status", nil, statusTimeout)
-		if err == nil && method != "status" {
-			r, err = call(p, method, params, 0)
+		r, err := ask(p, api.Status, api.Of{}, statusTimeout)
+		if err == nil && string(method) != string(api.Status) {
+			r, err = ask(p, method, params, 0)
 		}
 		if err != nil {
 			return err
@@ -110,13 +117,8 @@ func Remote(method string) func(*cli.Context) error {
 	}
 }
 
-func call(p state.Proxy, method string, params any, timeout time.Duration) (*record.Record, error) {
-	r := &record.Record{}
-	return r, callInto(p, method, params, r, timeout)
-}
-
-// callInto sends a proxy a request and decodes its answer.
-func callInto(p state.Proxy, method string, params, answer any, timeout time.Duration) error {
+// ask sends a proxy a request and returns the answer.
+func ask[P, A any](p state.Proxy, method control.Method[P, A], params P, timeout time.Duration) (a A, err error) {
 	ctx := context.Background()
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -124,12 +126,12 @@ func callInto(p state.Proxy, method string, params, answer any, timeout time.Dur
 			fmt.Errorf("the proxy with pid %d did not answer within %v: is it suspended?", p.Process.PID, timeout))
 		defer cancel()
 	}
-	err := control.Call(ctx, p.Control, method, params, answer)
+	a, err = method.Ask(ctx, control.Path(p.Control), params)
 	var e *control.Error
 	if errors.As(err, &e) {
-		return e.Exit()
+		return a, e.Exit()
 	}
-	return unreachable(p, err)
+	return a, unreachable(p, err)
 }
 
 // unreachable gives the error of a connection to a proxy, if there is one, its exit

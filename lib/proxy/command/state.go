@@ -5,10 +5,10 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
-	"btools/lib/states/remote"
 )
 
 // States lists, saves or changes the states with which sessions start.
@@ -29,13 +29,13 @@ func States(c *cli.Context) error {
 		}
 		cl, err := control.Dial(ctx, p.Control)
 		return cl, unreachable(p, err)
-	}, func(name, from string) remote.SaveRequest { return remote.SaveRequest{Name: name, Session: from} })
+	}, func(session string) api.Of { return api.Of{Session: session} })
 }
 
 // saveState saves the state of a session.
-func (s *service) saveState(ctx context.Context, r remote.SaveRequest) (any, error) {
+func (s *service) saveState(ctx context.Context, r api.StateRequest) (any, error) {
 	if r.Session == "" {
-		return nil, control.Errorf(control.BadRequest, "state_save takes name, session and create")
+		return nil, errNoSession
 	}
 	return s.states.Save(ctx, r, func() (*states.State, []string, error) {
 		session, done, err := s.proxy.Sessions.Find(ctx, r.Session)

@@ -16,6 +16,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/spell"
 	"btools/lib/states"
@@ -65,7 +66,7 @@ func Offer(c *cli.Completion, socket string) {
 		return
 	}
 	defer cl.Close()
-	answer, _ := remote.List(ctx, Through(c.Context, cl))
+	answer, _ := api.StateList.Ask(ctx, Through(c.Context, cl), api.StateRequest{})
 	for _, r := range answer.States {
 		var i states.Info
 		r.Get("state", &i)
@@ -91,8 +92,8 @@ func OfferArgument(c *cli.Completion, socket string) {
 // for save, which only such a program can do, that is an error.
 type Dial func(ctx context.Context, save bool) (*control.Client, error)
 
-// Run runs a command. What save saves, from, is a session or a lease.
-func Run(c *cli.Context, dial Dial, save func(name, from string) remote.SaveRequest) error {
+// Run runs a command. of returns the session or lease that --from names.
+func Run(c *cli.Context, dial Dial, of func(from string) api.Of) error {
 	out, err := c.Output(columns, cli.Schema(map[string]any{"state": states.Info{}}), nil)
 	if err != nil {
 		return err
@@ -114,20 +115,23 @@ func Run(c *cli.Context, dial Dial, save func(name, from string) remote.SaveRequ
 		return err
 	}
 	defer end()
-	var answer remote.Listed
+	if word == "export" {
+		return remote.Export(ctx, conn, argument, c.Stdout)
+	}
+	var answer api.States
+	r := api.StateRequest{Name: argument}
 	switch word {
 	case "list":
-		answer, err = remote.List(ctx, conn)
+		answer, err = api.StateList.Ask(ctx, conn, r)
 	case "show":
-		answer.Saved, err = remote.Show(ctx, conn, argument)
+		answer, err = api.StateGet.Ask(ctx, conn, r)
 	case "delete":
-		answer.Saved, err = remote.Delete(ctx, conn, argument)
+		answer, err = api.StateDelete.Ask(ctx, conn, r)
 	case "import":
-		answer.Saved, err = load(ctx, c, conn, argument)
+		answer, err = load(ctx, c, conn, argument)
 	case "save":
-		err = conn.Call(ctx, "state_save", save(argument, c.String("from")), &answer)
-	default:
-		return remote.Export(ctx, conn, argument, c.Stdout)
+		r.Of = of(c.String("from"))
+		answer, err = api.StateSave.Ask(ctx, conn, r)
 	}
 	if err != nil {
 		return err
@@ -182,7 +186,7 @@ func check(c *cli.Context, word, argument string) error {
 
 // connect connects to whatever resolves the names: the program that runs the sessions,
 // or this one.
-func connect(ctx context.Context, c *cli.Context, dial Dial, save bool) (conn remote.Conn, end func(), err error) {
+func connect(ctx context.Context, c *cli.Context, dial Dial, save bool) (conn control.Caller, end func(), err error) {
 	running, err := dial(ctx, save)
 	if err != nil {
 		return nil, nil, err
@@ -200,7 +204,7 @@ func connect(ctx context.Context, c *cli.Context, dial Dial, save bool) (conn re
 
 // Through returns the connection to a program that runs sessions for a command: requests
 // are bounded, and errors have exit codes.
-func Through(c *cli.Context, to *control.Client) remote.Conn { return client{to, c} }
+func Through(c *cli.Context, to *control.Client) control.Caller { return client{to, c} }
 
 type client struct {
 	*control.Client
@@ -221,7 +225,7 @@ const (
 func (cl client) Call(ctx context.Context, method string, params, result any) error {
 	bound := moveTimeout
 	switch method {
-	case "state_list", "state_show", "state_delete":
+	case string(api.StateList), string(api.StateDelete):
 		bound = answerTimeout
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("no answer within %v", bound))
@@ -247,10 +251,10 @@ func importName(c *cli.Context, path string) string {
 }
 
 // load imports a storageState of Playwright.
-func load(ctx context.Context, c *cli.Context, conn remote.Conn, path string) (remote.Saved, error) {
+func load(ctx context.Context, c *cli.Context, conn control.Caller, path string) (api.States, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return remote.Saved{}, exit.Errorf(exit.Data, "cannot import: %v", err)
+		return api.States{}, exit.Errorf(exit.Data, "cannot import: %v", err)
 	}
 	defer f.Close()
 	answer, err := remote.Import(ctx, conn, importName(c, path), f)

@@ -8,16 +8,11 @@ import (
 	"io"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/states"
 )
 
-// Conn is a connection to the program that resolves the names of states, such as a
-// *control.Client. An import or export needs it for itself.
-type Conn interface {
-	Call(ctx context.Context, method string, params, result any) error
-}
-
-// Local returns a Conn to the states of this user where no other program runs the
+// Local returns a connection to the states of this user where no other program runs the
 // sessions. It has to be closed.
 func Local(store *states.Store) *LocalConn {
 	ctx, end := context.WithCancel(control.WithPeer(context.Background(), &control.Peer{UID: -1}))
@@ -30,7 +25,7 @@ func connect(s *Server, ctx context.Context, end context.CancelFunc) *LocalConn 
 	return c
 }
 
-// LocalConn is a Conn whose other end is in this process.
+// LocalConn is a connection whose other end is in this process.
 type LocalConn struct {
 	methods control.Mux
 	ctx     context.Context
@@ -63,26 +58,8 @@ func (c *LocalConn) Call(ctx context.Context, method string, params, result any)
 	return json.Unmarshal(b, result)
 }
 
-// List lists the states.
-func List(ctx context.Context, c Conn) (answer Listed, err error) {
-	err = c.Call(ctx, "state_list", request{}, &answer)
-	return answer, err
-}
-
-// Show describes a state.
-func Show(ctx context.Context, c Conn, name string) (answer Saved, err error) {
-	err = c.Call(ctx, "state_show", request{Name: name}, &answer)
-	return answer, err
-}
-
-// Delete deletes a state, and describes what it was unless it was damaged.
-func Delete(ctx context.Context, c Conn, name string) (answer Saved, err error) {
-	err = c.Call(ctx, "state_delete", request{Name: name}, &answer)
-	return answer, err
-}
-
-// Import saves a storageState of Playwright under a name.
-func Import(ctx context.Context, c Conn, name string, from io.Reader) (answer Saved, err error) {
+// Import saves a storageState of Playwright under a name. It needs the connection for itself.
+func Import(ctx context.Context, c control.Caller, name string, from io.Reader) (answer api.States, err error) {
 	b := make([]byte, partSize)
 	for {
 		n, err := io.ReadFull(from, b)
@@ -90,7 +67,7 @@ func Import(ctx context.Context, c Conn, name string, from io.Reader) (answer Sa
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return answer, &ReadError{err}
 		}
-		err = c.Call(ctx, "state_import", request{Name: name, Data: b[:n], More: more}, &answer)
+		answer, err = api.StatePut.Ask(ctx, c, api.StateRequest{Name: name, Data: b[:n], More: more})
 		if err != nil || !more {
 			return answer, err
 		}
@@ -103,16 +80,17 @@ type ReadError struct{ error }
 // Unwrap returns the error of the read.
 func (e *ReadError) Unwrap() error { return e.error }
 
-// Export writes a state as Playwright reads it.
-func Export(ctx context.Context, c Conn, name string, to io.Writer) error {
-	for r, p := (request{Name: name}), (part{More: true}); p.More; r.Next = true {
-		p = part{}
-		if err := c.Call(ctx, "state_export", r, &p); err != nil {
+// Export writes a state as Playwright reads it. It needs the connection for itself.
+func Export(ctx context.Context, c control.Caller, name string, to io.Writer) error {
+	for r, more := (api.StateRequest{Name: name, Export: true}), true; more; r.Next = true {
+		part, err := api.StateGet.Ask(ctx, c, r)
+		if err != nil {
 			return err
 		}
-		if _, err := to.Write(p.Data); err != nil {
+		if _, err := to.Write(part.Data); err != nil {
 			return fmt.Errorf("cannot write the state: %w", err)
 		}
+		more = part.More
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/states"
 )
@@ -28,14 +29,14 @@ func with(value string) string {
 		value + `"}]}]}`
 }
 
-func imports(t *testing.T, c Conn, name, value string) {
+func imports(t *testing.T, c control.Caller, name, value string) {
 	t.Helper()
 	if _, err := Import(t.Context(), c, name, strings.NewReader(with(value))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func exported(t *testing.T, c Conn, name string) string {
+func exported(t *testing.T, c control.Caller, name string) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Export(t.Context(), c, name, &b); err != nil {
@@ -45,9 +46,9 @@ func exported(t *testing.T, c Conn, name string) string {
 }
 
 // listed returns the names of the states that a connection has.
-func listed(t *testing.T, c Conn) string {
+func listed(t *testing.T, c control.Caller) string {
 	t.Helper()
-	answer, err := List(t.Context(), c)
+	answer, err := api.StateList.Ask(t.Context(), c, api.StateRequest{})
 	if err != nil || len(answer.Bad) > 0 {
 		t.Fatal(err, answer.Bad)
 	}
@@ -79,13 +80,13 @@ func TestUsers(t *testing.T) {
 	if got := listed(t, bob); got != "" {
 		t.Errorf("another user has %q", got)
 	}
-	_, err := Show(ctx, bob, "shop")
+	_, err := api.StateGet.Ask(ctx, bob, api.StateRequest{Name: "shop"})
 	fails(t, err, control.Unavailable, `there is no state "shop"`)
 	fails(t, Export(ctx, bob, "shop", &bytes.Buffer{}), control.Unavailable, "there is no state")
-	_, err = Delete(ctx, bob, "shop")
+	_, err = api.StateDelete.Ask(ctx, bob, api.StateRequest{Name: "shop"})
 	fails(t, err, control.Unavailable, "there is no state")
 	for _, name := range []string{"../shop", "uid-70001/shop", ""} {
-		_, err := Show(ctx, own, name)
+		_, err := api.StateGet.Ask(ctx, own, api.StateRequest{Name: name})
 		fails(t, err, control.BadRequest, "not the name of a state")
 	}
 	if got := exported(t, own, "shop"); got != with("of the program") {
@@ -97,7 +98,7 @@ func TestUsers(t *testing.T) {
 	if info, err := os.Stat(dir + "/uid-70001"); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory of a user: %v, %v", info, err)
 	}
-	if _, err := Delete(ctx, ann, "shop"); err != nil {
+	if _, err := api.StateDelete.Ask(ctx, ann, api.StateRequest{Name: "shop"}); err != nil {
 		t.Error(err)
 	}
 	if got := listed(t, ann) + "," + listed(t, own); got != ",shop" {
@@ -180,10 +181,10 @@ func TestParts(t *testing.T) {
 
 	// One import that ends with its connection, one with that of another state, and
 	// one after an export that was given up.
-	first := request{Name: "half", Data: []byte(with(large)[:partSize]), More: true}
+	first := api.StateRequest{Name: "half", Data: []byte(with(large)[:partSize]), More: true}
 	gone := dial(t, path)
 	for _, c := range []*control.Client{gone, c} {
-		if err := c.Call(ctx, "state_import", first, nil); err != nil {
+		if err := c.Call(ctx, "state_put", first, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,14 +192,15 @@ func TestParts(t *testing.T) {
 	gone.Close()
 	s.inMemory(t, partSize)
 	imports(t, c, "small", "1")
-	if err := c.Call(ctx, "state_export", request{Name: "large"}, nil); err != nil {
+	if err := c.Call(ctx, "state_get", api.StateRequest{Name: "large", Export: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	imports(t, c, "small", "2")
 	if got := listed(t, c) + exported(t, c, "small"); got != "large small"+with("2") {
 		t.Errorf("there are %s", got)
 	}
-	fails(t, c.Call(ctx, "state_export", request{Name: "large", Next: true}, nil), control.BadRequest, "no export of")
+	fails(t, c.Call(ctx, "state_get", api.StateRequest{Name: "large", Next: true}, nil), control.BadRequest,
+		"no export of")
 	s.inMemory(t, 0)
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 3 { // with the lock
 		t.Errorf("the directory has %v, %v", files, err)
@@ -230,13 +232,13 @@ func TestBadStates(t *testing.T) {
 		t.Errorf("the state is %s", got)
 	}
 	os.WriteFile(dir+"/a.json", []byte(`{"version":1,"st`), 0o600)
-	_, err := Show(t.Context(), c, "a")
+	_, err := api.StateGet.Ask(t.Context(), c, api.StateRequest{Name: "a"})
 	fails(t, err, control.BadData, "is damaged")
 	fails(t, Export(t.Context(), c, "a", &bytes.Buffer{}), control.BadData, "is damaged")
-	if answer, err := List(t.Context(), c); err != nil || len(answer.Bad) != 1 {
+	if answer, err := api.StateList.Ask(t.Context(), c, api.StateRequest{}); err != nil || len(answer.Bad) != 1 {
 		t.Errorf("the list is %+v, %v", answer, err)
 	}
-	if _, err := Delete(t.Context(), c, "a"); err != nil || listed(t, c) != "" {
+	if _, err := api.StateDelete.Ask(t.Context(), c, api.StateRequest{Name: "a"}); err != nil || listed(t, c) != "" {
 		t.Errorf("a damaged one cannot be deleted: %v", err)
 	}
 }
@@ -246,13 +248,13 @@ func TestBound(t *testing.T) {
 	s := NewServer(&states.Store{Dir: t.TempDir() + "/states"}, nil)
 	s.bound = 1000
 	ann, bob := user(t, s, 70001), user(t, s, 70002)
-	first := request{Name: "a", Data: bytes.Repeat([]byte(" "), 900), More: true}
-	if err := ann.Call(t.Context(), "state_import", first, &struct{}{}); err != nil {
+	first := api.StateRequest{Name: "a", Data: bytes.Repeat([]byte(" "), 900), More: true}
+	if err := ann.Call(t.Context(), "state_put", first, &struct{}{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Import(t.Context(), bob, "b", strings.NewReader(with(strings.Repeat("x", 100))))
 	fails(t, err, control.TryAgain, "other states are being imported")
-	fails(t, ann.Call(t.Context(), "state_import", first, &struct{}{}), control.BadData, "more than")
+	fails(t, ann.Call(t.Context(), "state_put", first, &struct{}{}), control.BadData, "more than")
 	imports(t, bob, "b", "1")
 	s.inMemory(t, 0)
 }
@@ -266,7 +268,7 @@ func TestSave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		later, err := s.Save(c.ctx, SaveRequest{Name: "a", Create: create},
+		later, err := s.Save(c.ctx, api.StateRequest{Name: "a", Create: create},
 			func() (*states.State, []string, error) { return state, nil, nil })
 		if err == nil {
 			_, err = later.(control.Later)()

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/record"
 	"btools/lib/states"
@@ -22,43 +23,10 @@ const partSize = control.MaxLine / 2
 // maxHeld is the number of bytes that all imports and exports may have in memory.
 const maxHeld = 1 << 30
 
-// SaveRequest is the parameters of state_save.
-type SaveRequest struct {
-	Name    string `json:"name"`
-	Session string `json:"session,omitempty"` // of bproxy
-	Lease   string `json:"lease,omitempty"`   // of bpool
-	Create  bool   `json:"create,omitempty"`  // only if there is no state of this name
+// saved returns the answer about a state.
+func saved(i states.Info, lost []string) api.States {
+	return api.States{States: []*record.Record{recordOf(i)}, Lost: lost}
 }
-
-// request is the parameters of the other methods.
-type request struct {
-	Name string `json:"name,omitempty"`
-	// Of state_import: Data is the next part, and More says that others follow.
-	Data []byte `json:"data,omitempty"`
-	More bool   `json:"more,omitempty"`
-	// Of state_export: Next asks for the next part, not the first.
-	Next bool `json:"next,omitempty"`
-}
-
-// part is the answer to state_export.
-type part struct {
-	Data []byte `json:"data"`
-	More bool   `json:"more,omitempty"`
-}
-
-// Saved is the answer about a state, in an array of one record.
-type Saved struct {
-	States []*record.Record `json:"states"`
-	Lost   []string         `json:"lost,omitempty"` // what could not be read, or is not kept
-}
-
-// Listed is the answer to state_list.
-type Listed struct {
-	Saved
-	Bad []string `json:"bad,omitempty"` // why a state cannot be read, for each
-}
-
-func saved(i states.Info, lost []string) Saved { return Saved{[]*record.Record{recordOf(i)}, lost} }
 
 func recordOf(i states.Info) *record.Record {
 	r := record.New()
@@ -112,7 +80,8 @@ func (s *Server) of(ctx context.Context) (*states.Store, error) {
 }
 
 // Save answers state_save. Read returns the state, and what could not be read.
-func (s *Server) Save(ctx context.Context, r SaveRequest, read func() (*states.State, []string, error)) (any, error) {
+func (s *Server) Save(ctx context.Context, r api.StateRequest, read func() (*states.State, []string, error),
+) (any, error) {
 	store, err := s.Named(ctx, r.Name)
 	if err != nil {
 		return nil, err
@@ -146,18 +115,19 @@ func (s *Server) Named(ctx context.Context, name string) (*states.Store, error) 
 	return s.of(ctx)
 }
 
-// Register has the server answer state_list, state_show, state_delete, state_import and
-// state_export. A program that runs sessions answers state_save itself, by Save.
+// Register has the server answer the methods for states. A program that runs sessions answers
+// state_save itself, by Save.
 func (s *Server) Register(m *control.Mux) {
-	control.Handle(m, "state_list", func(ctx context.Context, _ struct{}) (any, error) {
+	control.Handle(m, api.StateList, func(ctx context.Context, _ api.StateRequest) (any, error) {
 		store, err := s.of(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return control.Later(func() (any, error) { return list(ctx, store) }), nil
 	})
-	one := func(method string, f func(context.Context, *states.Store, request) (any, error)) {
-		control.Handle(m, method, func(ctx context.Context, r request) (any, error) {
+	one := func(method control.Method[api.StateRequest, api.States],
+		f func(context.Context, *states.Store, api.StateRequest) (any, error)) {
+		control.Handle(m, method, func(ctx context.Context, r api.StateRequest) (any, error) {
 			store, err := s.Named(ctx, r.Name)
 			if err != nil {
 				return nil, err
@@ -165,25 +135,27 @@ func (s *Server) Register(m *control.Mux) {
 			return f(ctx, store, r)
 		})
 	}
-	one("state_show", func(_ context.Context, store *states.Store, r request) (any, error) {
-		return control.Later(func() (any, error) { return describe(store, r.Name) }), nil
+	one(api.StateGet, func(ctx context.Context, store *states.Store, r api.StateRequest) (any, error) {
+		if r.Next {
+			return s.next(ctx, r.Name)
+		}
+		return control.Later(func() (any, error) {
+			if r.Export {
+				return s.export(ctx, store, r.Name)
+			}
+			return describe(store, r.Name)
+		}), nil
 	})
-	one("state_delete", func(ctx context.Context, store *states.Store, r request) (any, error) {
+	one(api.StatePut, s.receive)
+	one(api.StateDelete, func(ctx context.Context, store *states.Store, r api.StateRequest) (any, error) {
 		return control.Later(func() (any, error) {
 			was, _ := describe(store, r.Name) // a damaged one can be deleted
 			return was, store.Delete(ctx, r.Name)
 		}), nil
 	})
-	one("state_import", s.receive)
-	one("state_export", func(ctx context.Context, store *states.Store, r request) (any, error) {
-		if r.Next {
-			return s.next(ctx, r.Name)
-		}
-		return control.Later(func() (any, error) { return s.export(ctx, store, r.Name) }), nil
-	})
 }
 
-func list(ctx context.Context, store *states.Store) (answer Listed, err error) {
+func list(ctx context.Context, store *states.Store) (answer api.States, err error) {
 	all, bad, err := store.List(ctx)
 	for _, i := range all {
 		answer.States = append(answer.States, recordOf(i))
@@ -194,10 +166,10 @@ func list(ctx context.Context, store *states.Store) (answer Listed, err error) {
 	return answer, err
 }
 
-func describe(store *states.Store, name string) (Saved, error) {
+func describe(store *states.Store, name string) (api.States, error) {
 	i, err := store.Describe(name)
 	if err != nil {
-		return Saved{}, err
+		return api.States{}, err
 	}
 	return saved(i, nil), nil
 }
@@ -249,7 +221,7 @@ func (s *Server) hold(p *control.Peer, t *transfer, b []byte) error {
 
 // receive takes the next part of an import. After the last one the state is parsed and
 // saved as a whole.
-func (s *Server) receive(ctx context.Context, store *states.Store, r request) (any, error) {
+func (s *Server) receive(ctx context.Context, store *states.Store, r api.StateRequest) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := control.PeerOf(ctx)
@@ -258,7 +230,7 @@ func (s *Server) receive(ctx context.Context, store *states.Store, r request) (a
 		t = s.begin(ctx, r.Name, false)
 	}
 	if err := s.hold(p, t, r.Data); err != nil || r.More {
-		return struct{}{}, err
+		return api.States{}, err
 	}
 	t.forget()
 	delete(s.moving, p) // it is held until it is saved
@@ -316,7 +288,7 @@ func (s *Server) next(ctx context.Context, name string) (any, error) {
 		return nil, control.Errorf(control.BadRequest, "no export of %q has begun on this connection", name)
 	}
 	n := min(partSize, len(t.data))
-	next := part{t.data[:n], len(t.data) > n}
+	next := api.States{Data: t.data[:n], More: len(t.data) > n}
 	t.data = t.data[n:]
 	s.held -= n
 	if !next.More {
