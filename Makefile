@@ -12,7 +12,7 @@ LDFLAGS  = -s -w $(VERSION:%=-X btools/lib/cli.release=%)
 BIN     ?= bin
 PROGRAMS = $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 
-.PHONY: help build windows demo deps test cover fuzz bench install lint cross dist packages packages-test image licenses clean
+.PHONY: help build windows demo deps test fuzz bench install lint cross dist packages packages-test image licenses clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
@@ -33,9 +33,6 @@ deps: ## install what the tests need: browsers, Node.js, npm packages
 
 test: deps ## install what the tests need and run them, on real browsers; PKG=./lib/tools; LONG=1: all; RACE=1
 	@$(GO) run -trimpath -tags $(TAGS) ./scripts/suite $(PKG)
-
-cover: deps ## the coverage of each package by the tests, programs included
-	@COVER=1 $(GO) run -trimpath -tags $(TAGS) ./scripts/suite
 
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@scripts/fuzz

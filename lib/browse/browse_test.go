@@ -33,7 +33,7 @@ func TestTabs(t *testing.T) {
 		case "/drips":
 			fmt.Fprint(w, "a part")
 			w.(http.Flusher).Flush()
-			time.Sleep(chrometest.Slow(time.Second))
+			time.Sleep(4 * time.Second)
 			fmt.Fprint(w, " and the rest")
 		case "/loops":
 			fmt.Fprint(w, `<script>setTimeout(() => { for (;;); }, 100)</script>`)
@@ -108,7 +108,7 @@ func TestTabs(t *testing.T) {
 		}
 	})
 	t.Run("a body that comes slowly is read to its end", func(t *testing.T) {
-		b, err := Open(t.Context(), url, chrometest.Slow(200*time.Millisecond))
+		b, err := Open(t.Context(), url, 800*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestPagesThatAreReplaced(t *testing.T) {
 	}))
 	defer site.Close()
 	url, _ := chrometest.StartShell(t)
-	b, err := Open(t.Context(), url, chrometest.Slow(100*time.Millisecond))
+	b, err := Open(t.Context(), url, 400*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,9 +66,6 @@ func New(t *testing.T) *World {
 		"BTOOLS_BROWSER=chrome-headless-shell",
 		// Else a program that is built for -race waits a second at its end.
 		"GORACE=atexit_sleep_ms=0 halt_on_error=1")
-	if dir := os.Getenv("BTOOLS_TEST_COVER"); dir != "" {
-		w.Env = append(w.Env, "GOCOVERDIR="+dir)
-	}
 	t.Cleanup(func() {
 		w.tell()
 		if left, _ := filepath.Glob(dir + "/btools-*"); len(left) > 0 || len(w.State().Instances) > 0 {

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"btools/lib/virtual/chrometest"
 )
 
 // startFirefox starts a headless Firefox, which ends with the test.
@@ -90,7 +88,7 @@ func pagesOf(t *testing.T, firefox int) (pids []int) {
 // TestMatrix, on one Firefox. It is not parallel: the Chromes of other tests have a higher
 // priority than all but its main thread.
 func TestMatrixFirefox(t *testing.T) {
-	m := matrix{site: matrixSite(t), second: chrometest.Slow(time.Second / 2),
+	m := matrix{site: matrixSite(t), second: 2 * time.Second,
 		expected: regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page to go back to`)}
 	site := m.site
 	m.calls = slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return onFirefox[c[0]] == nil })

@@ -231,9 +231,9 @@ func (m matrix) check(t *testing.T, h *host, c [2]string, says string) (isError 
 
 // run calls the tools in each state. Another tab, whose page is at /healthy, is as it was.
 func (m matrix) run(t *testing.T, h *host, states []matrixState) {
-	soon := chrometest.Slow(5 * time.Second) // a busy machine
+	soon := 20 * time.Second // a busy machine
 	if isLong {
-		soon = chrometest.Slow(time.Second)
+		soon = 4 * time.Second
 	}
 	for _, s := range states {
 		if !isLong && s.few == nil {
@@ -283,7 +283,7 @@ func (m matrix) stop(t *testing.T, h *host, p *os.Process, by syscall.Signal, sa
 // No tool lasts longer than its bound, whatever the page does: it says what is wrong,
 // and another tab is as it was.
 func TestMatrix(t *testing.T) {
-	m := matrix{site: matrixSite(t), second: chrometest.Slow(150 * time.Millisecond),
+	m := matrix{site: matrixSite(t), second: 600 * time.Millisecond,
 		expected: regexp.MustCompile(`nothing matches|did not appear|no host|there is no button|no dialog is open|` +
 			`no file chooser|no page before|no request|` +
 			`headless|cannot read the downloads|no tab|is not in the page|` +

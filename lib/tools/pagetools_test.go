@@ -353,7 +353,7 @@ func TestPageTools(t *testing.T) {
 	})
 	run("late", func(t *testing.T, h *host) {
 		open(h, "/shop")
-		h = serve(t, endpoint, chrometest.Slow(100*time.Millisecond))
+		h = serve(t, endpoint, 400*time.Millisecond)
 		h.call("browser_wait_for", `{"text":"empty"}`)
 		calls(h, true, "s, and was cancelled", "never", `{}`)
 		calls(h, true, "a script of it runs without end", "hangs", `{}`)

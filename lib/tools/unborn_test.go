@@ -79,7 +79,7 @@ func TestUnbornTabs(t *testing.T) {
 				return fmt.Appendf(nil, `{"id":%s,"method":%q,"sessionId":%q}`, jsonrpc.Get(b, "id"), c.instead,
 					jsonrpc.GetString(b, "sessionId"))
 			})
-			h := serve(t, relay, chrometest.Slow(200*time.Millisecond))
+			h := serve(t, relay, 800*time.Millisecond)
 			h.wants(false, "", "browser_tabs", `{"action":"list"}`)
 			armed <- true
 			h.wants(false, site+"/form", c.tool, fmt.Sprintf(c.args, site+"/form"))

@@ -35,7 +35,7 @@ func TestWords(t *testing.T) {
 	}))
 	defer site.Close()
 	endpoint, _ := chrometest.StartShell(t)
-	h := serve(t, endpoint, chrometest.Slow(300*time.Millisecond))
+	h := serve(t, endpoint, 1200*time.Millisecond)
 	open := func(path string) { h.wants(false, path, "browser_navigate", `{"url":`+quoted(site.URL+path)+`}`) }
 
 	open("/long")

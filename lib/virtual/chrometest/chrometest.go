@@ -6,21 +6,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"btools/lib/tail"
 )
-
-// Slow returns a time for a browser as much longer as the suite has measured that launches take here than usual.
-func Slow(usually time.Duration) time.Duration {
-	if times, err := strconv.ParseFloat(os.Getenv("BTOOLS_TEST_SLOWER"), 64); err == nil {
-		return time.Duration(float64(usually) * times)
-	}
-	return usually
-}
 
 // Start starts a headless Chromium, with these arguments as well.
 func Start(t testing.TB, args ...string) (wsURL string, p *os.Process) {
