@@ -23,7 +23,7 @@ func TestCompletion(t *testing.T) {
 		cmdtest.WriteFile(t, w.Dir+file, "{}")
 	}
 	types := []string{"chrome", "chromium", "chrome-headless-shell"}
-	w.Offers(map[string][]string{
+	w.CheckOffers(map[string][]string{
 		"blaunch stop ": {x.Instance.ID}, "blaunch stop inst": {x.Instance.ID},
 		"blaunch stop " + x.Instance.ID + " ": nil,
 		"blaunch l":                           {"list"}, "bproxy sta": {"state", "status"},
@@ -54,7 +54,7 @@ func TestCompletion(t *testing.T) {
 	})
 	before := map[string][]string{"command bport --log-format ": {"text", "json"},
 		"FOO=1 bport --output j": {"json"}, "true | bport --output j": {"json"}}
-	w.Offers(before, "fish", "zsh") // bash does so with its package bash-completion
+	w.CheckOffers(before, "fish", "zsh") // bash does so with its package bash-completion
 }
 
 // Behind -- it is the command's turn. Commands are offered where they may
@@ -65,7 +65,7 @@ func TestCompletionOfCommands(t *testing.T) {
 	os.WriteFile(w.Dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
 	w.Env = append(slices.Clone(w.Env), "PATH="+w.Dir+":"+os.Getenv("PATH")+":"+cmdtest.Bin)
 	mine := []string{"mycommand"}
-	w.Offers(map[string][]string{"blaunch -- mycomm": mine, "bproxy --idle 1s -- mycomm": mine,
+	w.CheckOffers(map[string][]string{"blaunch -- mycomm": mine, "bproxy --idle 1s -- mycomm": mine,
 		"bmcp --eager -- mycomm": mine,
 		"bmcp --mcp ":            {"builtin", "@playwright/mcp", "chrome-devtools-mcp", "https://"},
 		"bmcp --mcp mycomm":      mine, "bmcp --mcp whil": nil, "bproxy --launch ": nil, "bproxy --launch mycomm": mine,
@@ -85,7 +85,7 @@ func TestCompletionOfPools(t *testing.T) {
 	w.Run("bpool", "state", "import", w.Dir+"/login.json").Wants(t, 0, "")
 	a, b := p.Lease("--instance", "second").Lease.ID, p.Lease("B").Lease.ID
 	odd := "it's $(touch hacked)"
-	w.Offers(map[string][]string{
+	w.CheckOffers(map[string][]string{
 		"bpool status ": {"A", "B"}, "bpool drain --off ": {"A", "B"}, "bpool scale ": {"A", "B"},
 		"bpool lease --ttl 1m ": {"A", "B"}, "bpool lease -": {"--socket", "--instance", "--timeout", "--state",
 			"--ttl", "--wait", "--stop-timeout", "--bind-pid", "--bind-fd", "--output", "--field", "--no-input",
@@ -114,7 +114,7 @@ func TestCompletionOfPools(t *testing.T) {
 	os.WriteFile(w.Dir+"/mycommand", []byte("#!/bin/sh\n"), 0o700)
 	path := w.Env
 	w.Env = append(slices.Clone(w.Env), "PATH="+w.Dir+":"+os.Getenv("PATH")+":"+cmdtest.Bin)
-	w.Offers(map[string][]string{"bpool lease -- mycomm": {"mycommand"},
+	w.CheckOffers(map[string][]string{"bpool lease -- mycomm": {"mycommand"},
 		"bpool lease A --ttl 1m -- mycomm": {"mycommand"}})
 	w.Env = path
 	if _, err := os.Stat("hacked"); err == nil {
@@ -128,7 +128,7 @@ func TestCompletionOfPools(t *testing.T) {
 	// What follows is bpool's to tell, in all shells alike.
 	offers := func(lines map[string][]string) {
 		t.Helper()
-		w.Offers(lines, "bash")
+		w.CheckOffers(lines, "bash")
 	}
 
 	// One beside another state file, and two of which neither is named.

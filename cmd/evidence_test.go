@@ -59,7 +59,7 @@ func (d *driven) open(url, title string) {
 	d.t.Helper()
 	id := jsonrpc.GetString([]byte(d.client.Ask("Target.createTarget", `{"url":"about:blank"}`)), "result", "targetId")
 	base, _, _ := strings.Cut(d.url, "/devtools/browser")
-	cmdtest.Once(d.t, base+"/devtools/page/"+id, "Page.navigate", fmt.Sprintf(`{"url":%q}`, url))
+	cmdtest.AskOnce(d.t, base+"/devtools/page/"+id, "Page.navigate", fmt.Sprintf(`{"url":%q}`, url))
 	cmdtest.Until(d.t, "a page has the title "+title, func() bool {
 		return strings.Contains(d.client.Ask("Target.getTargets", `{}`), fmt.Sprintf(`"title":%q`, title))
 	})
@@ -360,7 +360,7 @@ func TestEvidenceFaults(t *testing.T) {
 		for _, i := range w.State().Instances {
 			syscall.Kill(i.Browser.PID, syscall.SIGKILL)
 		}
-		d.client.Lost()
+		d.client.AwaitEnd()
 		fmt.Fprintln(d.input, 0)
 		d.cmd.Wait()
 		if d.cmd.ProcessState.ExitCode() != 1 {

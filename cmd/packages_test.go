@@ -258,7 +258,7 @@ func TestVersionOfServer(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	version := strings.TrimSpace(strings.TrimPrefix(w.Run("bmcp", "--version").Out, "bmcp "))
-	r := w.Pipe(cmdtest.Greeting("2025-06-18")+"\n", "bmcp", "--no-child")
+	r := w.Pipe(cmdtest.FirstRequest("2025-06-18")+"\n", "bmcp", "--no-child")
 	if want := `"version":"` + version + `"`; !strings.Contains(r.Out, want) {
 		t.Errorf("the server says %s, want %s", r.Out, want)
 	}

@@ -195,7 +195,7 @@ func TestSecondSignal(t *testing.T) {
 		}
 		began := time.Now()
 		stop, _ := os.FindProcess(x.Instance.SupervisorPID)
-		for stop.Signal(syscall.SIGTERM) == nil && time.Since(began) < cmdtest.Patience && len(w.Ours()) > 0 {
+		for stop.Signal(syscall.SIGTERM) == nil && time.Since(began) < cmdtest.Patience && len(w.Processes()) > 0 {
 			time.Sleep(20 * time.Millisecond) // again and again, as an impatient user does
 		}
 		c.Wait()

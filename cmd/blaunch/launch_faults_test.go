@@ -469,7 +469,7 @@ func TestGCSweepsTheDead(t *testing.T) {
 func TestWaitTellsSystemd(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	path, told := w.Notified()
+	path, told := w.NotifySocket()
 	c := w.Cmd("blaunch", fakeArgs("", "--wait")...)
 	c.Env = append(c.Env, "NOTIFY_SOCKET="+path)
 	cmdtest.Start(t, c)
@@ -504,7 +504,7 @@ func TestForeignProc(t *testing.T) {
 		"belongs to another PID namespace")
 	w.Run("unshare", append([]string{"-pf", "--mount-proc", cmdtest.Bin + "/blaunch"},
 		fakeArgs("", "-f", "instance.pid")...)...)
-	cmdtest.Until(t, "all is gone", func() bool { return len(w.Ours()) == 0 })
+	cmdtest.Until(t, "all is gone", func() bool { return len(w.Processes()) == 0 })
 	w.Run("blaunch", "gc").Wants(t, 0, "")
 }
 

@@ -33,7 +33,7 @@ func startLogin(w *cmdtest.World, url string, args ...string) *login {
 	l.cmd = w.Cmd("blaunch", append([]string{"--no-headless", "--browser=chromium", "--url", url}, args...)...)
 	l.cmd.Stderr = &l.errs
 	out := cmdtest.StartRead(w.T, l.cmd)
-	cmdtest.Ends(w.T, l.cmd, &l.errs, func() { cmdtest.Terminate(l.cmd) })
+	cmdtest.StopAtEnd(w.T, l.cmd, &l.errs, func() { cmdtest.Terminate(l.cmd) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		l.cmd.Wait()
@@ -84,7 +84,7 @@ func TestLogin(t *testing.T) {
 	for _, kind := range []string{"window", "unseen"} {
 		t.Run(kind, func(t *testing.T) {
 			w := cmdtest.New(t)
-			site := cmdtest.Members(t)
+			site := cmdtest.LoginSite(t)
 			w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 			args := []string{"--state-save", "ann"}
 			if kind == "window" {
@@ -93,7 +93,7 @@ func TestLogin(t *testing.T) {
 				args = append(args, unseen)
 			}
 			l := startLogin(w, site+"/login", args...)
-			l.wire.Shows("logged in")
+			l.wire.AwaitTitle("logged in")
 			// The last thing that the page does is saved, too.
 			l.wire.Ask("Runtime.evaluate", `{"expression":"localStorage.setItem('token', 'last')"}`)
 			l.close().Wants(t, 0, `saved the state "ann" (cookies: 1, origins with storage: 1)`)
@@ -105,7 +105,7 @@ func TestLogin(t *testing.T) {
 			w.Run("bproxy", "session", "new", "x", "--state", "ann").Wants(t, 0, "")
 			c := cmdtest.FirstPage(t, p.URL+"/session/x")
 			c.Open(site)
-			c.Shows("shows ann, last, s3cret-key")
+			c.AwaitTitle("shows ann, last, s3cret-key")
 			p.Stop()
 			w.Clean()
 		})
@@ -116,12 +116,12 @@ func TestLogin(t *testing.T) {
 func TestLoginEnds(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	site := cmdtest.Members(t)
+	site := cmdtest.LoginSite(t)
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	saved := func() string { return w.Run("bproxy", "state", "export", "ann").Out }
 	t.Run("TERM", func(t *testing.T) {
 		l := startLogin(w, site+"/login", "--state-save", "ann", unseen)
-		l.wire.Shows("logged in")
+		l.wire.AwaitTitle("logged in")
 		l.cmd.Process.Signal(syscall.SIGTERM)
 		l.ends().Wants(t, 0, "saved the state")
 		if got := saved(); !strings.Contains(got, "s3cret-cookie") || !strings.Contains(got, "s3cret-token") {
@@ -132,10 +132,10 @@ func TestLoginEnds(t *testing.T) {
 	before := saved()
 	t.Run("KILL", func(t *testing.T) {
 		l := startLogin(w, site+"/login", "--state-save", "ann", unseen)
-		l.wire.Shows("logged in")
+		l.wire.AwaitTitle("logged in")
 		l.cmd.Process.Kill()
 		l.ends()
-		cmdtest.Until(t, "the browser has ended", func() bool { return len(w.Ours()) == 0 })
+		cmdtest.Until(t, "the browser has ended", func() bool { return len(w.Processes()) == 0 })
 		w.Run("blaunch", "gc").Wants(t, 0, "")
 		if got := saved(); got != before {
 			t.Errorf("the state is %s, want it as it was", got)
@@ -153,7 +153,7 @@ func TestLoginEnds(t *testing.T) {
 	t.Run("with a command", func(t *testing.T) {
 		l := startLogin(w, site+"/login", "--state-save", "bob", unseen, "--", "sh", "-c",
 			fmt.Sprintf(`echo {cdp_endpoint}; while ! test -e %s/go; do sleep 0.1; done; exit 3`, w.Dir))
-		l.wire.Shows("logged in")
+		l.wire.AwaitTitle("logged in")
 		cmdtest.WriteFile(t, w.Dir+"/go", "")
 		l.ends().Wants(t, 3, `saved the state "bob"`)
 		w.Clean()
@@ -163,7 +163,7 @@ func TestLoginEnds(t *testing.T) {
 		w.Env = append(w.Env, "XDG_STATE_HOME="+full)
 		defer func() { w.Env = w.Env[:len(w.Env)-1] }()
 		l := startLogin(w, site+"/login", "--state-save", "ann", unseen)
-		l.wire.Shows("logged in")
+		l.wire.AwaitTitle("logged in")
 		fill(0)
 		l.cmd.Process.Signal(syscall.SIGTERM)
 		l.ends().Wants(t, 1, "no space left on device")

@@ -74,7 +74,7 @@ func TestDeathOnRealBrowser(t *testing.T) {
 		for _, typ := range []string{"chromium", "firefox"} {
 			w := cmdtest.New(t)
 			kill(cmdtest.Parse(t, w.Run("blaunch", "--timeout", "60s", "--browser", typ)).Instance.SupervisorPID)
-			cmdtest.Until(t, "the browser ends with its supervisor", func() bool { return len(w.Ours()) == 0 })
+			cmdtest.Until(t, "the browser ends with its supervisor", func() bool { return len(w.Processes()) == 0 })
 			if r := w.Run("blaunch", "gc"); !strings.Contains(r.Out, w.Dir+"/btools-inst_") {
 				t.Errorf("gc does not say what it swept: %+v", r)
 			}
@@ -86,7 +86,7 @@ func TestDeathOnRealBrowser(t *testing.T) {
 		c := w.Cmd("blaunch", "--", "sleep", "1000")
 		cmdtest.Start(t, c)
 		cmdtest.Until(t, "the command runs", func() bool {
-			return strings.Contains(strings.Join(w.Ours(), "\n"), "sleep 1000")
+			return strings.Contains(strings.Join(w.Processes(), "\n"), "sleep 1000")
 		})
 		kill(c.Process.Pid)
 		c.Wait()
@@ -110,7 +110,7 @@ func TestKilledDuringLaunch(t *testing.T) {
 			if who == "caller" {
 				c.Process.Kill()
 			} else {
-				for _, p := range w.Ours() {
+				for _, p := range w.Processes() {
 					if strings.Contains(p, "supervise") {
 						pid, _ := strconv.Atoi(strings.Fields(p)[0])
 						syscall.Kill(pid, syscall.SIGKILL)
@@ -134,7 +134,7 @@ func TestInterruptedDuringLaunch(t *testing.T) {
 			mode...)...)
 		cmdtest.Start(t, c)
 		cmdtest.Until(t, "the browser was started", func() bool {
-			return strings.Contains(strings.Join(w.Ours(), "\n"), "--user-data-dir")
+			return strings.Contains(strings.Join(w.Processes(), "\n"), "--user-data-dir")
 		})
 		c.Process.Signal(syscall.SIGINT)
 		c.Wait()
@@ -174,7 +174,7 @@ func TestWaitAndBind(t *testing.T) {
 	if err := c.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(w.Ours()); n == 0 {
+	if n := len(w.Processes()); n == 0 {
 		t.Error("the browser ended before the descriptor")
 	}
 	end.Close()
@@ -267,7 +267,7 @@ func TestSweepFindsDaemon(t *testing.T) {
 	x := cmdtest.Parse(t, w.Fake("daemon"))
 	syscall.Kill(x.Instance.SupervisorPID, syscall.SIGKILL)
 	cmdtest.Until(t, "the supervisor is gone", func() bool {
-		return !strings.Contains(strings.Join(w.Ours(), "\n"), "supervise")
+		return !strings.Contains(strings.Join(w.Processes(), "\n"), "supervise")
 	})
 	w.Run("bport").Wants(t, 0, "") // whoever takes the lock sweeps
 	w.Clean()

@@ -33,7 +33,7 @@ func TestWSLIsMissing(t *testing.T) {
 		{name: "path", blaunch: "#!/bin/sh\n", browser: "/opt/none", want: "is not on a drive of Windows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := base.Windows()
+			w := base.FakeWindows()
 			os.Remove(exe)
 			if c.blaunch != "" {
 				os.WriteFile(exe, []byte(c.blaunch), 0o755)

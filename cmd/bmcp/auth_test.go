@@ -160,7 +160,7 @@ func TestMCPAuth(t *testing.T) {
 	}
 	host := func(args ...string) *cmdtest.MCP {
 		m := w.Attach(bmcp(append([]string{"--config", config}, args...)...))
-		m.Greet(`{}`)
+		m.Initialize(`{}`)
 		return m
 	}
 	refused := func(want string) {
@@ -201,8 +201,8 @@ func TestMCPAuth(t *testing.T) {
 	}
 	one, two := host(), host() // each needs the next token, which one gets at a time
 	for _, m := range []*cmdtest.MCP{one, two, one} {
-		m.Lists("whoami")
-		if got := m.Did("whoami", "{}").Text(); got != "ann" {
+		m.AwaitTools("whoami")
+		if got := m.MustTool("whoami", "{}").Text(); got != "ann" {
 			t.Errorf("whoami: %s", got)
 		}
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", m.Cmd.Process.Pid))

@@ -25,7 +25,7 @@ func TestBlobs(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	m := w.MCP(giver(), "--mcp", "a="+cmdtest.FakeChild(), "--max-inline", "2KiB")
-	m.Lists("give", "browser_get_blob")
+	m.AwaitTools("give", "browser_get_blob")
 	data := bytes.Repeat([]byte("%PDF-\x00\xff"), 1000)
 	pdf := fmt.Sprintf(`{"content":[{"type":"text","text":"saved"},{"type":"resource","resource":`+
 		`{"uri":"file:///x.pdf","mimeType":"application/pdf","blob":%q}}]}`, base64.StdEncoding.EncodeToString(data))
@@ -89,7 +89,7 @@ func TestBlobs(t *testing.T) {
 			`{"uri":"` + uri + `","limit":0}`:       "limit is 1 to",
 			`{"uri":"` + uri[:len(uri)-3] + `txt"}`: "there is no such blob (any more)",
 		} {
-			m.Tool("browser_get_blob", args).Fails(t, want)
+			m.Tool("browser_get_blob", args).MustFail(t, want)
 		}
 	})
 	t.Run("images", func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestBlobsWithoutDisk(t *testing.T) {
 			}
 			defer unix.Unmount(dir, unix.MNT_DETACH)
 			m := w.MCP(giver(), "--mcp", "a="+cmdtest.FakeChild(), "--max-inline", "2KiB")
-			m.Lists("give")
+			m.AwaitTools("give")
 			r := m.Tool("give", give(sound))
 			items := itemsOf(t, r)
 			if len(items) != 2 || !strings.Contains(items[0].Text, one.want) || items[1].Data != data ||

@@ -186,7 +186,7 @@ func TestMCPPools(t *testing.T) {
 	if r := m.Tool("echo", `{"browser_instance":[1]}`).Tool(t); !r.IsError {
 		t.Errorf("got %+v, want an error", r)
 	}
-	m.Tool("echo", `{"browser_pool":"C"}`).Fails(t, `no pool is named "C"`)
+	m.Tool("echo", `{"browser_pool":"C"}`).MustFail(t, `no pool is named "C"`)
 	cmdtest.Until(t, "no lease is left", func() bool {
 		var s cmdtest.PoolStatus
 		json.Unmarshal([]byte(m.Tool("browser_pool_status", "{}").Text(t)), &s)
@@ -198,7 +198,7 @@ func TestMCPPools(t *testing.T) {
 		t.Fatalf("got %+v, want 1 pool", pids)
 	}
 	syscall.Kill(pids.Pools[0].Process.PID, syscall.SIGKILL)
-	m.Tool("echo", "{}").Fine(t)
+	m.Tool("echo", "{}").MustSucceed(t)
 	m.End()
 	w.Clean()
 }
@@ -214,7 +214,7 @@ func TestMCPBadChildren(t *testing.T) {
 	if names := m.Tools(); !slices.Contains(names, "same") || !slices.Contains(names, "b__same") {
 		t.Errorf(`got %v, want "same", "b__same"`, names)
 	}
-	m.Tool("b__same", "{}").Fine(t)
+	m.Tool("b__same", "{}").MustSucceed(t)
 	status := m.Tool("coordinator_status", "{}").Text(t)
 	for _, want := range []string{"cannot start child gone", "b__same: there is one already"} {
 		if !strings.Contains(status, want) {
@@ -222,10 +222,10 @@ func TestMCPBadChildren(t *testing.T) {
 		}
 	}
 	// A crash is told with its last words; the next call has a new child.
-	m.Tool("crash", "{}").Fails(t, "child a ended (exit status 7): out of luck")
-	m.Tool("same", "{}").Fine(t)
+	m.Tool("crash", "{}").MustFail(t, "child a ended (exit status 7): out of luck")
+	m.Tool("same", "{}").MustSucceed(t)
 	m.Tool("crash", "{}")
-	m.Tool("same", "{}").Fails(t, "started again in") // a child that crashes again and again
+	m.Tool("same", "{}").MustFail(t, "started again in") // a child that crashes again and again
 	m.End()
 
 	// Noise on its standard error, and deafness.
@@ -249,7 +249,7 @@ func TestMCPBadChildren(t *testing.T) {
 	for range 5 {
 		m.StartTool("echo", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
 	}
-	m.Tool("coordinator_status", "{}").Fine(t)
+	m.Tool("coordinator_status", "{}").MustSucceed(t)
 	m.Cmd.Process.Signal(syscall.SIGTERM)
 	m.Wait()
 	cmdtest.Until(t, "what it has started is gone", func() bool { return syscall.Kill(pid, 0) != nil })
@@ -261,7 +261,7 @@ func TestMCPCachedList(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	kids := func() (n int) {
-		for _, p := range w.Ours() {
+		for _, p := range w.Processes() {
 			if strings.Contains(p, " "+cmdtest.Bin+"/fakechild ") && !strings.Contains(p, "bmcp hold") {
 				n++
 			}
@@ -270,7 +270,7 @@ func TestMCPCachedList(t *testing.T) {
 	}
 	m := w.MCP(nil, "--mcp", "a="+cmdtest.FakeChild())
 	if names := m.Tools(); !slices.Contains(names, "echo") || kids() != 1 {
-		t.Error(names, w.Ours())
+		t.Error(names, w.Processes())
 	}
 	m.End()
 	// The child starts at its first call; where browsers are is there before.
@@ -283,13 +283,13 @@ func TestMCPCachedList(t *testing.T) {
 	}
 	cmdtest.Until(t, "the proxy is there", func() bool { return len(w.State().Proxies) == 1 })
 	if kids() != 0 {
-		t.Errorf("it runs before it is called: %q", w.Ours())
+		t.Errorf("it runs before it is called: %q", w.Processes())
 	}
 	cmdtest.Until(t, "the status has the cached list", func() bool {
 		return strings.Contains(m.Tool("coordinator_status", "{}").Text(t), `"cached":true`)
 	})
 	if r := m.Tool("echo", "{}"); r.Tool(t).IsError || kids() != 1 {
-		t.Error(r.Line, w.Ours())
+		t.Error(r.Line, w.Processes())
 	}
 	m.End()
 	m = w.MCP([]string{"FAKE=silent"}, "--mcp", "a="+cmdtest.FakeChild())
@@ -339,7 +339,7 @@ func TestMCPBadHosts(t *testing.T) {
 			t.Errorf("%s: %s", line, r.Line)
 		}
 	}
-	m.Greet("{}")
+	m.Initialize("{}")
 	for _, id := range []string{"0", "-1", "1.5", `""`, `"ü\n"`, "123456789012345678901234567890"} {
 		m.Send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"echo"}}`)
 		if r := m.Next(); string(r.ID) != id || r.Error != nil {
@@ -450,7 +450,7 @@ func TestMCPDeath(t *testing.T) {
 		}
 		m = w.MCP(env, "--mcp", "a="+cmdtest.FakeChild())
 		works()
-		victims := w.Ours()
+		victims := w.Processes()
 		if len(victims) < 6 { // bmcp, hold, the child, bproxy, blaunch, the browser
 			t.Fatalf("only %v run", victims)
 		}

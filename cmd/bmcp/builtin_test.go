@@ -37,8 +37,8 @@ func TestBuiltinAlone(t *testing.T) {
 		"--allow-unrestricted-file-access")
 	c.Env = append(slices.Clone(w.Env), "PATH="+empty, "XDG_CACHE_HOME="+w.Dir+"/cache")
 	m := w.Attach(c)
-	m.Greet("{}")
-	m.Lists("browser_navigate", "browser_snapshot", "browser_click", "coordinator_status")
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate", "browser_snapshot", "browser_click", "coordinator_status")
 	for _, step := range []struct{ tool, args, want string }{
 		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
 		{"browser_click", `{"target":"text=Go"}`, "status"},
@@ -124,7 +124,7 @@ func TestBuiltinSessions(t *testing.T) {
 	site := buttonSite(t)
 	args := []string{"--browser", "chrome-headless-shell", "--profile", w.Dir + "/profile", "--tab-limit", "3"}
 	m := w.StartMCP(nil, args...)
-	m.Greet("{}")
+	m.Initialize("{}")
 	for _, who := range []string{"a", "b"} {
 		m.Tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":%q}`, site+"/"+who, who)).Text(t)
 	}
@@ -136,40 +136,42 @@ func TestBuiltinSessions(t *testing.T) {
 	}
 	const set, get = `() => document.cookie = 'is=here; max-age=1000'`, `() => document.cookie`
 	for _, who := range []string{"a", "b"} {
-		m.Did("browser_evaluate", `{"function":%q,"session_id":%q}`, set, who)
+		m.MustTool("browser_evaluate", `{"function":%q,"session_id":%q}`, set, who)
 	}
-	m.Did("browser_close", `{"session_id":"a"}`)
-	m.Did("browser_navigate", `{"url":%q,"session_id":"a"}`, site)
-	if x := m.Did("browser_evaluate", `{"function":%q,"session_id":"a"}`, get); strings.Contains(x.Text(), "here") {
+	m.MustTool("browser_close", `{"session_id":"a"}`)
+	m.MustTool("browser_navigate", `{"url":%q,"session_id":"a"}`, site)
+	x := m.MustTool("browser_evaluate", `{"function":%q,"session_id":"a"}`, get)
+	if strings.Contains(x.Text(), "here") {
 		t.Errorf("the session goes on: %s", x.Text())
 	}
-	if x := m.Did("browser_evaluate", `{"function":%q,"session_id":"b"}`, get); !strings.Contains(x.Text(), "here") {
+	x = m.MustTool("browser_evaluate", `{"function":%q,"session_id":"b"}`, get)
+	if !strings.Contains(x.Text(), "here") {
 		t.Errorf("another session has ended: %s", x.Text())
 	}
-	m.Did("browser_tabs", `{"action":"close","session_id":"a"}`)
-	m.Did("browser_close", `{"session_id":"b"}`)
+	m.MustTool("browser_tabs", `{"action":"close","session_id":"a"}`)
+	m.MustTool("browser_close", `{"session_id":"b"}`)
 	ends := func() { cmdtest.Until(t, "no browser runs", func() bool { return len(w.State().Instances) == 0 }) }
 	ends()
 	other := w.StartMCP(nil, args...)
-	other.Greet("{}")
-	other.Did("browser_navigate", `{"url":%q}`, site)
-	other.Did("browser_close", `{}`)
+	other.Initialize("{}")
+	other.MustTool("browser_navigate", `{"url":%q}`, site)
+	other.MustTool("browser_close", `{}`)
 	ends()
 	const again = "the browser had ended (its last tab was closed) and was launched anew"
-	if x := m.Did("browser_navigate", `{"url":%q,"session_id":"b"}`, site); !strings.Contains(x.Text(), again) {
+	if x := m.MustTool("browser_navigate", `{"url":%q,"session_id":"b"}`, site); !strings.Contains(x.Text(), again) {
 		t.Errorf("it is not told that the browser is another one: %s", x.Text())
 	}
 	other.End()
 	// The limit closes the tab that was not used for longest, whatever was listed.
 	open := []string{"/a"}
-	m.Did("browser_navigate", `{"url":%q,"session_id":"c"}`, site+"/a")
+	m.MustTool("browser_navigate", `{"url":%q,"session_id":"c"}`, site+"/a")
 	for n := range 6 {
 		open = append(open, fmt.Sprint("/", n))
-		said := m.Did("browser_tabs", `{"action":"new","session_id":"c","url":%q}`, site+open[len(open)-1]).Text()
+		said := m.MustTool("browser_tabs", `{"action":"new","session_id":"c","url":%q}`, site+open[len(open)-1]).Text()
 		closed := open[:max(0, len(open)-3)]
 		open = open[max(0, len(open)-3):]
 		cmdtest.Until(t, fmt.Sprint("the tabs are ", open), func() bool {
-			got := m.Did("browser_tabs", `{"session_id":"c"}`).Text()
+			got := m.MustTool("browser_tabs", `{"session_id":"c"}`).Text()
 			said += got
 			return strings.Count(got, "](http") == len(open) && !slices.ContainsFunc(open, func(page string) bool {
 				return !strings.Contains(got, "["+page+"](")

@@ -77,7 +77,7 @@ func TestMCPBulkTasks(t *testing.T) {
 	if s := task(m, second); s.Status != "working" || !strings.Contains(s.StatusMessage, "waits for 1 before it") {
 		t.Errorf("%+v, want that it waits", s)
 	}
-	m.Tool("echo", "{}").Fine(t) // a call that is no task does not wait
+	m.Tool("echo", "{}").MustSucceed(t) // a call that is no task does not wait
 	var cancelled taskState
 	m.Call("tasks/cancel", `{"taskId":"`+first+`"}`).Into(t, &cancelled)
 	if again := m.Call("tasks/cancel", `{"taskId":"`+first+`"}`); cancelled.Status != "cancelled" ||
@@ -174,7 +174,7 @@ func TestMCPBulkTasksOfHosts(t *testing.T) {
 	url, stop := w.ServeMCP([]string{"BTOOLS_BROWSER=" + cmdtest.Bin + "/fakebrowser"}, "--mcp",
 		"kid="+cmdtest.FakeChild())
 	one, two := cmdtest.NewWebHost(t, url), cmdtest.NewWebHost(t, url)
-	one.Lists("echo")
+	one.AwaitTools("echo")
 	about := startBulkTask(one, silent)
 	for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 		if body := asks(two, method, about); !strings.Contains(body, "-32602") ||
@@ -194,7 +194,7 @@ func TestMCPBulkTasksOfHosts(t *testing.T) {
 		return strings.Contains(asks(one, "tasks/get", about),
 			"1 running")
 	})
-	one.Leaves()
+	one.EndSession()
 	if body := <-ended; !strings.Contains(body, "the session has ended") && !strings.Contains(body, "no such session") {
 		t.Errorf("the result after the end of the session: %s", body)
 	}
@@ -209,7 +209,7 @@ func TestMCPBulkTasksOfSharedBrowser(t *testing.T) {
 	url, stop := w.ServeMCP([]string{"BTOOLS_BROWSER=" + cmdtest.Bin + "/fakebrowser"}, "--shared", "--mcp",
 		"kid="+cmdtest.FakeChild())
 	one, two := cmdtest.NewWebHost(t, url), cmdtest.NewWebHost(t, url)
-	one.Lists("echo")
+	one.AwaitTools("echo")
 	first := startBulkTask(one, silent)
 	cmdtest.Until(t, "the command runs", func() bool {
 		return strings.Contains(asks(one, "tasks/get", first),
@@ -219,7 +219,7 @@ func TestMCPBulkTasksOfSharedBrowser(t *testing.T) {
 	if body := asks(two, "tasks/get", second); !strings.Contains(body, "waits for 1 before it") {
 		t.Errorf("%s, want that it waits", body)
 	}
-	one.Leaves()
+	one.EndSession()
 	if body := asks(two, "tasks/result", second); !strings.Contains(body, `"states":["success"]`) {
 		t.Errorf("after the end of the other host: %s", body)
 	}

@@ -159,7 +159,7 @@ func TestCall(t *testing.T) {
 			t.Errorf("screenshot %d: %v, it says %q, and the file has %d bytes", n, err, out, len(b))
 		}
 	}
-	w.Offers(map[string][]string{
+	w.CheckOffers(map[string][]string{
 		"bmcp call take_scr":        {"take_screenshot"},
 		"bmcp call click " + ref[1]: {ref[1]},
 	}, "bash")

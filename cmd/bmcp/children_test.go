@@ -112,15 +112,15 @@ func TestMCPNothingOfTheOpenDirectoryIsRun(t *testing.T) {
 		c.Env = slices.Concat(w.Env, home(w, good), []string{"BTOOLS_BROWSER=" + cmdtest.Bin + "/fakebrowser"})
 		c.Dir = repo
 		m := w.Attach(c)
-		m.Greet("{}")
-		m.Lists("where", "env")
+		m.Initialize("{}")
+		m.AwaitTools("where", "env")
 		if where := m.Tool("where", "{}").Text(t); where != repo {
 			t.Errorf("%q: the child runs in %s", spec, where)
 		}
 		if got := m.Tool("env", "{}").Text(t); !strings.Contains(got, "--cdp-endpoint=http://127.0.0.1:") {
 			t.Errorf("%q: it is not given the browser: %s", spec, got)
 		}
-		for _, p := range w.Ours() {
+		for _, p := range w.Processes() {
 			if strings.Contains(p, "npx") || strings.Contains(p, "npm") {
 				t.Logf("%q: it stays: %s", spec, p)
 			}
@@ -175,7 +175,7 @@ func TestMCPChildIsDownloaded(t *testing.T) {
 	m.End()
 	r.Close()
 	m = w.MCP(env, "--mcp", "a=some-mcp@1.2.3 {cdp_endpoint}")
-	m.Tool("where", "{}").Fine(t)
+	m.Tool("where", "{}").MustSucceed(t)
 	m.End()
 	w.Clean()
 }
@@ -228,7 +228,7 @@ func TestCacheIsOfTheDirectory(t *testing.T) {
 		c := w.Cmd("bmcp", "--mcp", "sh "+w.Dir+"/server")
 		c.Env, c.Dir = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache"), dir
 		m := w.Attach(c)
-		m.Greet("{}")
+		m.Initialize("{}")
 		if names := m.Tools(); names[len(names)-1] != tool {
 			t.Errorf("in %s: %v", tool, names)
 		}
@@ -329,7 +329,7 @@ func TestMCPMissingChild(t *testing.T) {
 		c := w.Cmd("bmcp", args...)
 		c.Env = append(slices.Clone(w.Env), "PATH="+empty, "XDG_CACHE_HOME="+w.Dir+"/cache")
 		m := w.Attach(c)
-		greeting := m.Greet("{}")
+		greeting := m.Initialize("{}")
 		var about struct{ Instructions string }
 		greeting.Into(t, &about)
 		if !strings.Contains(about.Instructions, " are missing: "+why) {
@@ -355,7 +355,7 @@ func TestMCPMissingChild(t *testing.T) {
 	// Where no child drives a browser, nothing is said of tools that do.
 	for _, args := range [][]string{{"--no-child"}, {"--mcp", cmdtest.Bin + "/fakechild"}} {
 		m := w.StartMCP(nil, args...)
-		if r := m.Greet("{}"); !strings.Contains(r.Line, "There are no browser tools here.") {
+		if r := m.Initialize("{}"); !strings.Contains(r.Line, "There are no browser tools here.") {
 			t.Errorf("%s\nlacks %q", r.Line, "There are no browser tools here.")
 		}
 		m.Tool("coordinator_status", "{}")
@@ -386,7 +386,7 @@ func TestMCPChildrenMoveNoTerminal(t *testing.T) {
 func TestPipesOfManyChildren(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	home, as := w.Other("bmcp", "bproxy", "fakechild") // whose pipes are bounded and counted
+	home, as := w.OtherUser("bmcp", "bproxy", "fakechild") // whose pipes are bounded and counted
 	var args []string
 	for i := range 40 {
 		args = append(args, "--mcp", fmt.Sprintf("c%d=%s/bin/fakechild", i, w.Dir))
@@ -397,7 +397,7 @@ func TestPipesOfManyChildren(t *testing.T) {
 	c.Dir = home
 	c.SysProcAttr = as
 	m := w.Attach(c)
-	m.Greet("{}")
+	m.Initialize("{}")
 	cmdtest.Until(t, "all children run", func() bool {
 		return strings.Count(m.Tool("coordinator_status", "{}").Text(t), `"running":1`) == 40
 	})
@@ -551,7 +551,7 @@ func TestMCPChildAtURL(t *testing.T) {
 	cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.far]\nurl = \""+at+"?key=s3cret\"\ntoken_file = \"token\"\n"+
 		"headers = { X-Key = \"s3cret\" }\n")
 	m := w.MCP(nil, "--config", w.Dir+"/c.toml", "--mcp", "near="+cmdtest.Bin+"/fakechild")
-	m.Lists("echo", "far__echo")
+	m.AwaitTools("echo", "far__echo")
 	if r := m.Tool("far__echo", `{"n":9007199254740993,"x":1e400}`); !strings.Contains(r.Line,
 		`"arguments":{"n":9007199254740993,"x":1e400}`) || !strings.Contains(r.Line, "12345678901234567890.10") {
 		t.Errorf("%s", r.Line)
@@ -576,7 +576,7 @@ func TestMCPChildAtURL(t *testing.T) {
 		t.Errorf("%s is answered %s", r.Line, got)
 	}
 	m.Tool("far__change", `{"names":["novel"]}`)
-	m.Lists("novel")
+	m.AwaitTools("novel")
 	if got := m.Tool("coordinator_status", "{}").Line; !strings.Contains(got, at) || strings.Contains(got, "s3cret") {
 		t.Errorf("the status says %s", got)
 	}
@@ -629,7 +629,7 @@ func TestMCPChildAtURLRefusesTheToken(t *testing.T) {
 	cmdtest.WriteFile(t, w.Dir+"/c.toml",
 		"[child.far]\nurl = \""+at+"\"\ntoken_file = \"token\"\nprefix = \"always\"\n")
 	m := w.MCP(nil, "--config", w.Dir+"/c.toml")
-	m.Lists("far__echo")
+	m.AwaitTools("far__echo")
 	if got := m.Tool("far__sleep", `{"ms":2000}`).Text(t); got != "slept" {
 		t.Errorf("a slow answer is %s", got)
 	}

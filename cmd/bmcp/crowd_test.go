@@ -59,7 +59,7 @@ func TestMCPMaxBrowsers(t *testing.T) {
 			over = true
 		case <-time.After(100 * time.Millisecond):
 		}
-		if n := w.Awake(); n > places {
+		if n := w.CountAwake(); n > places {
 			t.Errorf("%d have pages, want at most %d", n, places)
 		}
 	}
@@ -173,7 +173,7 @@ func TestMCPHostThatIsKilled(t *testing.T) {
 		if err := round(h, site, "/ends/0"); err != nil {
 			t.Fatal(err)
 		}
-		h.Leaves()
+		h.EndSession()
 		freed("/ends/0")
 	})
 	t.Run("its connections are cut", func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestMCPHostThatIsKilled(t *testing.T) {
 		in, _ := c.StdinPipe()
 		out := cmdtest.StartRead(t, c)
 		io.WriteString(in,
-			cmdtest.Greeting("2025-11-25")+"\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+
+			cmdtest.FirstRequest("2025-11-25")+"\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+
 				`{"name":"browser_navigate","arguments":{"url":"`+site+`/stdio/0"}}}`+"\n"+
 				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":`+
 				`{"name":"browser_evaluate","arguments":{"function":"() => { while (true); }"}}}`+"\n")

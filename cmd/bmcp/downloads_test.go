@@ -20,59 +20,59 @@ func TestMCPDownloadsOfAgents(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.Builtin("--headless")
 	const tool = "browser_downloads"
-	if r := m.Did(tool, `{}`); !strings.Contains(r.Text(), "There are no downloads.") {
+	if r := m.MustTool(tool, `{}`); !strings.Contains(r.Text(), "There are no downloads.") {
 		t.Errorf("before the first use: %s", r.Text())
 	}
-	m.Refused("no download has begun within 100ms", tool, `{"action":"wait","timeout":100}`)
-	m.Refused("there is no complete download", tool, `{"action":"save"}`)
-	m.Did("browser_navigate", `{"url":%q}`, site)
-	m.Did("browser_click", `{"target":"#file"}`)
-	r := m.Did(tool, `{"action":"wait"}`)
+	m.MustFail("no download has begun within 100ms", tool, `{"action":"wait","timeout":100}`)
+	m.MustFail("there is no complete download", tool, `{"action":"save"}`)
+	m.MustTool("browser_navigate", `{"url":%q}`, site)
+	m.MustTool("browser_click", `{"target":"#file"}`)
+	r := m.MustTool(tool, `{"action":"wait"}`)
 	_, path, _ := strings.Cut(r.Text(), "- report.txt: complete, 10 bytes, from "+site+"/file, at ")
 	path, _, _ = strings.Cut(path, "\n")
 	if !strings.HasPrefix(path, w.Dirs()[0]) {
 		t.Fatalf("the download is\n%s", r.Text())
 	}
-	m.Refused("no other download has begun within 0s", tool, `{"action":"wait","timeout":0}`)
+	m.MustFail("no other download has begun within 0s", tool, `{"action":"wait","timeout":0}`)
 
 	t.Run("save", func(t *testing.T) {
 		cmdtest.WriteFile(t, w.Dir+"/files/report.txt", "mine")
-		m.Did(tool, `{"action":"save"}`)
-		m.Did(tool, `{"action":"save","name":"report.txt","filename":"copy.txt"}`)
-		m.Did(tool, `{"action":"save","filename":"copy.txt"}`)
+		m.MustTool(tool, `{"action":"save"}`)
+		m.MustTool(tool, `{"action":"save","name":"report.txt","filename":"copy.txt"}`)
+		m.MustTool(tool, `{"action":"save","filename":"copy.txt"}`)
 		for name, want := range map[string]string{"report.txt": "mine", "report (1).txt": "the report",
 			"copy.txt": "the report"} {
 			if b, err := os.ReadFile(filepath.Join(w.Dir, "files", name)); err != nil || string(b) != want {
 				t.Errorf("%s: %q, %v", name, b, err)
 			}
 		}
-		m.Refused("may not be used", tool, `{"action":"save","filename":"/etc/report.txt"}`)
-		m.Refused(`there is no download "other.txt"`, tool, `{"action":"save","name":"other.txt"}`)
+		m.MustFail("may not be used", tool, `{"action":"save","filename":"/etc/report.txt"}`)
+		m.MustFail(`there is no download "other.txt"`, tool, `{"action":"save","name":"other.txt"}`)
 		if left, _ := filepath.Glob(w.Dir + "/files/.btools-*"); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
 	})
 	t.Run("upload", func(t *testing.T) {
-		m.Did("browser_click", `{"target":"input[type=file]"}`)
+		m.MustTool("browser_click", `{"target":"input[type=file]"}`)
 		cmdtest.WriteFile(t, filepath.Dir(path)+"/other", "no download")
-		m.Refused("may not be used", "browser_file_upload", `{"paths":[%q]}`, filepath.Dir(path)+"/other")
-		m.Did("browser_file_upload", `{"paths":[%q]}`, path)
-		r := m.Did("browser_evaluate", `{"function":"() => document.querySelector('input').files[0].text()"}`)
+		m.MustFail("may not be used", "browser_file_upload", `{"paths":[%q]}`, filepath.Dir(path)+"/other")
+		m.MustTool("browser_file_upload", `{"paths":[%q]}`, path)
+		r := m.MustTool("browser_evaluate", `{"function":"() => document.querySelector('input').files[0].text()"}`)
 		if !strings.Contains(r.Text(), "the report") {
 			t.Errorf("the page has %s", r.Text())
 		}
 	})
 	t.Run("progress", func(t *testing.T) {
-		m.Did("browser_click", `{"target":"#slow"}`)
+		m.MustTool("browser_click", `{"target":"#slow"}`)
 		cmdtest.Until(t, "the download has begun", func() bool {
-			return strings.Contains(m.Did(tool, `{"action":"list"}`).Text(), "- slow.bin: in progress")
+			return strings.Contains(m.MustTool(tool, `{"action":"list"}`).Text(), "- slow.bin: in progress")
 		})
-		m.Refused("slow.bin is still in progress after 50ms", tool, `{"action":"wait","timeout":50}`)
-		m.Refused("slow.bin is still in progress", tool, `{"action":"save","name":"slow.bin"}`)
+		m.MustFail("slow.bin is still in progress after 50ms", tool, `{"action":"wait","timeout":50}`)
+		m.MustFail("slow.bin is still in progress", tool, `{"action":"save","name":"slow.bin"}`)
 		id := m.StartTool(tool, `{"action":"wait","timeout":60000}`)
-		m.Did("browser_snapshot", `{}`) // whose turn it is all the same
+		m.MustTool("browser_snapshot", `{}`) // whose turn it is all the same
 		m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
-		m.Did("browser_snapshot", `{}`)
+		m.MustTool("browser_snapshot", `{}`)
 	})
 	m.End()
 	w.Clean()
@@ -95,7 +95,7 @@ func TestMCPDownloads(t *testing.T) {
 				args = append(args, "--shared")
 			}
 			m := w.MCP(env, args...)
-			m.Lists("getenv")
+			m.AwaitTools("getenv")
 			where := func() string { return m.Tool("getenv", `{"names":["BTOOLS_CDP_URL"]}`).Text(t) }
 			first := where()
 			if strings.Contains(first, "Downloaded") {
@@ -166,7 +166,7 @@ func TestMCPUploads(t *testing.T) {
 				args = append(args, c.args)
 			}
 			m := w.MCP(env, args...)
-			m.Lists("getenv")
+			m.AwaitTools("getenv")
 			ws := m.Tool("getenv", `{"session_id":"one","names":["BTOOLS_WS_URL"]}`).Text(t)
 			for file, ok := range map[string]bool{w.Dir + "/project/a.txt": c.inside, "/etc/hostname": c.outside} {
 				if answer := upload(t, ws, file); strings.Contains(answer, "--upload-root") == ok {

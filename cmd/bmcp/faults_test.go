@@ -23,18 +23,18 @@ func TestMCPBrowserThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	m := w.StartMCP(nil, "--mcp", "a="+cmdtest.FakeChild(), "--browser", "edge")
-	m.Greet("{}")
-	m.Tool("env", "{}").Fails(t, "### Error\nno edge is installed (installed are: ")
+	m.Initialize("{}")
+	m.Tool("env", "{}").MustFail(t, "### Error\nno edge is installed (installed are: ")
 	m.End()
 
 	script := w.Dir + "/browser"
 	os.WriteFile(script, []byte("#!/bin/sh\n[ -e "+w.Dir+"/flag ] || { >"+w.Dir+
 		"/flag; echo no display >&2; exit 1; }\nexec "+cmdtest.Bin+"/fakebrowser \"$@\"\n"), 0o755)
 	m = w.StartMCP([]string{"BTOOLS_BROWSER=" + script}, "--mcp", "a="+cmdtest.FakeChild())
-	m.Greet("{}")
-	m.Tool("coordinator_launch_browser", `{"browserType":"edge"}`).Fails(t, "no edge is installed (installed are: ")
-	m.Tool("env", "{}").Fails(t, "no display")
-	m.Tool("env", "{}").Fine(t)
+	m.Initialize("{}")
+	m.Tool("coordinator_launch_browser", `{"browserType":"edge"}`).MustFail(t, "no edge is installed (installed are: ")
+	m.Tool("env", "{}").MustFail(t, "no display")
+	m.Tool("env", "{}").MustSucceed(t)
 	m.End()
 	w.Clean()
 }
@@ -48,8 +48,8 @@ func TestMCPCallsOnOneInstance(t *testing.T) {
 	p := w.Pool("_A_INSTANCES=1", "_A_AFFINITY=call", "_A_BROWSER=chrome-headless-shell", "_A_LAUNCH=true")
 	clients := cmdtest.Clients(t) + "/node_modules/.bin"
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", clients+"/playwright-mcp")
-	m.Greet("{}")
-	m.Lists("browser_navigate")
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate")
 	works := func(what string) {
 		t.Helper()
 		if r := m.Tool("browser_evaluate", `{"function":"() => 1"}`); r.Tool(t).IsError {
@@ -65,7 +65,7 @@ func TestMCPCallsOnOneInstance(t *testing.T) {
 		ids = append(ids, m.StartTool("browser_evaluate", `{"function":"() => 2"}`))
 	}
 	for range ids {
-		m.Next().Fine(t)
+		m.Next().MustSucceed(t)
 	}
 	if s := p.Status().Summary; s.Leased != 0 {
 		t.Errorf("got %+v, want none leased", s)
@@ -145,7 +145,7 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 		m := w.StartMCP(nil, slices.Concat([]string{"--mcp", "a=" + child, "--browser"}, strings.Fields(args))...)
 		kind, _, _ := strings.Cut(args, " ")
 		install := "npx @playwright/mcp@0.0.83 install-browser " + kind // of the revision that it drives
-		if r := m.Greet("{}"); !strings.Contains(r.Line, install) {
+		if r := m.Initialize("{}"); !strings.Contains(r.Line, install) {
 			t.Errorf("got %s, want %q", r.Line, install)
 		}
 		if got := m.Tool("env", "{}").Text(t); got != want {
@@ -157,7 +157,7 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 		if e := m.Errs.String(); !strings.Contains(e, "bmcp: Playwright drives only a "+kind+" of its own") {
 			t.Errorf("got %s, want %q", e, "bmcp: Playwright drives only a "+kind+" of its own")
 		}
-		if all := w.Ours(); len(all) != 3 { // bmcp, hold, the child
+		if all := w.Processes(); len(all) != 3 { // bmcp, hold, the child
 			t.Errorf("%q run", all)
 		}
 		m.End()
@@ -208,7 +208,7 @@ func TestMCPBrowserLeftToTheChild(t *testing.T) {
 		"child a ended (exit status 7): out of luck") {
 		t.Errorf(`got %s, want "child a ended (exit status 7): out of luck"`, st)
 	}
-	for _, p := range w.Ours() {
+	for _, p := range w.Processes() {
 		if strings.Contains(p, "/blaunch ") {
 			t.Errorf("%s runs", p)
 		}
@@ -228,9 +228,9 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 	}
 	m := w.MCP(nil, "--mcp", as("late", "slow"), "--mcp", as("mute", "list"), "--mcp", "text="+w.Dir+"/text", "--mcp",
 		as("well", ""))
-	m.Lists("well", "late") // which takes 2 s
-	m.Tool("well", "{}").Fine(t)
-	m.Tool("late", "{}").Fine(t)
+	m.AwaitTools("well", "late") // which takes 2 s
+	m.Tool("well", "{}").MustSucceed(t)
+	m.Tool("late", "{}").MustSucceed(t)
 	for _, want := range []string{"cannot list", "cannot start child text", "permission denied"} {
 		cmdtest.Until(t, "the status says "+want, func() bool {
 			return strings.Contains(m.Tool("coordinator_status", "{}").Text(t), want)
@@ -243,10 +243,10 @@ func TestMCPChildrenThatStartBadly(t *testing.T) {
 	c := w.Cmd("bmcp", "--mcp", "npx --no-install playwright-mcp")
 	c.Env, c.Dir = slices.Concat(w.Env, []string{"HOME=" + w.Dir, "XDG_CACHE_HOME=" + w.Dir + "/cache"}), clients
 	m = w.Attach(c)
-	m.Greet("{}")
-	m.Lists("browser_navigate")
-	if n := len(w.Ours()); n < 5 { // bmcp, hold, npx, what it runs, bproxy
-		t.Errorf("only %q run", w.Ours())
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate")
+	if n := len(w.Processes()); n < 5 { // bmcp, hold, npx, what it runs, bproxy
+		t.Errorf("only %q run", w.Processes())
 	}
 	c.Process.Kill()
 	c.Wait()
@@ -381,12 +381,12 @@ func proxyIsSlow(w *cmdtest.World) {
 	c := w.Cmd(dir+"/bmcp", "--mcp", "a="+cmdtest.Bin+"/fakechild {cdp_endpoint}")
 	c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache", "BTOOLS_BROWSER="+cmdtest.Bin+"/fakebrowser")
 	m := w.Attach(c)
-	m.Greet("{}")
+	m.Initialize("{}")
 	call := m.StartTool("echo", "{}")
 	m.Answer(m.StartTool("coordinator_status", "{}")) // before that of the call
 	m.Answer(m.Start("ping", "{}"))
 	cmdtest.WriteFile(t, dir+"/go", "")
-	m.Answer(call).Fine(t)
+	m.Answer(call).MustSucceed(t)
 	m.End()
 }
 
@@ -431,12 +431,12 @@ func errorsAreUnread(w *cmdtest.World) {
 		c.Stderr = write
 		m := w.Attach(c)
 		write.Close()
-		m.Greet("{}")
+		m.Initialize("{}")
 		if r := m.Tool("flood", `{"n":5000}`).Text(t); r != "dry" {
 			t.Errorf("%q, want %q", r, "dry")
 		}
 		if pools == "" { // a browser again, by the bproxy that nobody reads either
-			m.Tool("coordinator_restart_browser", "{}").Fine(t)
+			m.Tool("coordinator_restart_browser", "{}").MustSucceed(t)
 		}
 		if r := m.Tool("env", "{}").Text(t); !strings.HasPrefix(r, "http://127.0.0.1:") {
 			t.Errorf("%s\ndoes not begin with %q", r, "http://127.0.0.1:")

@@ -59,7 +59,7 @@ func TestMCPMixedPool(t *testing.T) {
 		"PW_MCP_PROXY__BROWSERS__1_ALIAS=firefox_debug", "PW_MCP_PROXY__SAFARI_INSTANCES=1",
 		"PW_MCP_PROXY__SAFARI_BROWSER=webkit", "BROWSER_TIMEOUT_MINUTES=1")
 	m := w.Attach(c)
-	m.Greet(`{}`)
+	m.Initialize(`{}`)
 	// That no child can drive a pool is known before one has tried.
 	if got := m.Tool("browser_pool_status", `{"pool_name":"SAFARI"}`).Text(t); !strings.Contains(got,
 		`"status":"failed"`) || !strings.Contains(got, `"healthy_instances":0,"failed_instances":1`) ||
@@ -68,7 +68,7 @@ func TestMCPMixedPool(t *testing.T) {
 	}
 	did := func(want, tool, args string, a ...any) string {
 		t.Helper()
-		r := m.Did(tool, `{"browser_instance":"firefox_debug"`+args+`}`, a...).Text()
+		r := m.MustTool(tool, `{"browser_instance":"firefox_debug"`+args+`}`, a...).Text()
 		if !strings.Contains(r, want) {
 			t.Errorf("%s%s: %s, want %s", tool, args, r, want)
 		}
@@ -77,7 +77,7 @@ func TestMCPMixedPool(t *testing.T) {
 	drives(m, `{"browser_instance":"firefox_debug"}`)
 	shot := did(`- textbox "Name"`, "browser_navigate", `,"url":%q`, site+"/a")
 	did("Firefox/", "browser_evaluate", `,"function":"() => navigator.userAgent"`)
-	if r := m.Did("browser_navigate", `{"url":%q,"browser_instance":"0"}`, site+"/b"); !strings.Contains(r.Text(),
+	if r := m.MustTool("browser_navigate", `{"url":%q,"browser_instance":"0"}`, site+"/b"); !strings.Contains(r.Text(),
 		"Page /b") {
 		t.Errorf("in Chromium: %s", r.Text())
 	}
@@ -97,13 +97,13 @@ func TestMCPMixedPool(t *testing.T) {
 	did("Page /a", "browser_navigate_back", ``)
 	did("- 1: (current) [Page /c]", "browser_tabs", `,"action":"new","url":%q`, site+"/c")
 	did("", "browser_take_screenshot", ``)
-	m.Refused("there is no ref e999", "browser_click", `{"browser_instance":"firefox_debug","target":"e999"}`)
-	m.Refused("needs a browser based on Chromium", "browser_pdf_save", `{"browser_instance":"firefox_debug"}`)
-	m.Refused("not opened in Firefox", "browser_navigate",
+	m.MustFail("there is no ref e999", "browser_click", `{"browser_instance":"firefox_debug","target":"e999"}`)
+	m.MustFail("needs a browser based on Chromium", "browser_pdf_save", `{"browser_instance":"firefox_debug"}`)
+	m.MustFail("not opened in Firefox", "browser_navigate",
 		`{"browser_instance":"firefox_debug","url":"file:///etc/passwd"}`)
-	m.Refused("did you mean browser_pool?", "browser_snapshot", `{"browser_poool":"SAFARI"}`)
+	m.MustFail("did you mean browser_pool?", "browser_snapshot", `{"browser_poool":"SAFARI"}`)
 	const install = "which npx " + child.Playwright + " install-browser webkit installs"
-	m.Refused(install, "browser_snapshot", `{"browser_pool":"SAFARI"}`)
+	m.MustFail(install, "browser_snapshot", `{"browser_pool":"SAFARI"}`)
 	m.End()
 	if !strings.Contains(m.Errs.String(), "IDLE stops their browsers") {
 		t.Errorf("it says %s", m.Errs.String())
@@ -118,20 +118,20 @@ func TestMCPFirefox(t *testing.T) {
 	site := formSite(t)
 	m := w.Builtin("--browser", "firefox")
 	drives(m, "{}")
-	m.Did("browser_navigate", `{"url":%q}`, site+"/a")
-	if r := m.Did("browser_click", `{"target":"text=Next"}`).Text(); !strings.Contains(r, "Page /next") {
+	m.MustTool("browser_navigate", `{"url":%q}`, site+"/a")
+	if r := m.MustTool("browser_click", `{"target":"text=Next"}`).Text(); !strings.Contains(r, "Page /next") {
 		t.Errorf("after a click: %s", r)
 	}
-	if r := m.Did("browser_evaluate", `{"function":"() => navigator.userAgent"}`).Text(); !strings.Contains(r,
+	if r := m.MustTool("browser_evaluate", `{"function":"() => navigator.userAgent"}`).Text(); !strings.Contains(r,
 		"Firefox/") {
 		t.Errorf("it is %s", r)
 	}
-	if s := statsOf(t, m.Did("browser_session_stats", "{}")); len(s.Sessions) != 1 || s.Sessions[0].Tabs != nil {
+	if s := statsOf(t, m.MustTool("browser_session_stats", "{}")); len(s.Sessions) != 1 || s.Sessions[0].Tabs != nil {
 		t.Errorf("it does not tell its tabs, but there is %+v", s)
 	}
-	m.Did("browser_evaluate", `{"function":"() => { document.body.style.height = '4000px' }"}`)
+	m.MustTool("browser_evaluate", `{"function":"() => { document.body.style.height = '4000px' }"}`)
 	for args, kind := range map[string]string{`{"fullPage":true}`: "png", `{"fullPage":true,"type":"jpeg"}`: "jpeg"} {
-		r := m.Did("browser_take_screenshot", "%s", args)
+		r := m.MustTool("browser_take_screenshot", "%s", args)
 		if !strings.Contains(r.Text(), "Screenshot of full page (it is scaled down from ") {
 			t.Errorf("%s: %s", args, r.Text())
 		}
@@ -154,7 +154,7 @@ func TestMCPFirefoxOfHosts(t *testing.T) {
 	for _, end := range []string{"in order", "by a signal", ""} {
 		m := w.Builtin("--pool")
 		drives(m, "{}")
-		if r := m.Did("browser_navigate", `{"url":%q}`, site+"/a"); !strings.Contains(r.Text(), "Page /a") {
+		if r := m.MustTool("browser_navigate", `{"url":%q}`, site+"/a"); !strings.Contains(r.Text(), "Page /a") {
 			t.Errorf("the host before which one ended %s: %s", end, r.Text())
 		}
 		var st cmdtest.PoolStatus

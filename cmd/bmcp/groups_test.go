@@ -194,7 +194,7 @@ func TestBuiltinGroups(t *testing.T) {
 	})
 	run("what is listed", func(a agent) {
 		few := w.StartMCP(nil, "--tools", "default,vision", "--mcp", "builtin")
-		few.Greet("{}")
+		few.Initialize("{}")
 		if all := few.Tools(); !slices.Contains(all, "browser_mouse_down") || slices.Contains(all, "browser_route") {
 			a.t.Errorf("there are %v", all)
 		}

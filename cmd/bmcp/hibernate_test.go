@@ -52,11 +52,11 @@ func TestMCPHibernation(t *testing.T) {
 			if c.name == "a session_id" {
 				cmdtest.Long(t) // the children of a pool are stopped in the same way
 			}
-			site := cmdtest.Members(t)
+			site := cmdtest.LoginSite(t)
 			w := cmdtest.New(t)
 			m := w.StartMCP(append(c.env, "HOME="+w.Dir), c.args...)
-			m.Greet("{}")
-			m.Lists("browser_navigate")
+			m.Initialize("{}")
+			m.AwaitTools("browser_navigate")
 			call := func(tool, args string) *cmdtest.RPC { return m.Tool(tool, "{"+args+c.session+"}") }
 			const hibernated = `hibernated; its pages were reloaded`
 			shows := func(want string) {
@@ -105,7 +105,7 @@ func TestMCPHibernation(t *testing.T) {
 // that of a session_id; a result says so. One that the agent replaces does not.
 func TestMCPCrash(t *testing.T) {
 	t.Parallel()
-	site := cmdtest.Members(t)
+	site := cmdtest.LoginSite(t)
 	w := cmdtest.New(t)
 	m := w.Builtin("--headless")
 	for name, session := range map[string]string{"host": "", ".ann": `,"session_id":"ann"`} {
@@ -151,7 +151,8 @@ func TestMCPCrash(t *testing.T) {
 		}
 	}
 	// What is too large to be kept is named once it is seen, before anything ends.
-	m.Did("browser_evaluate", `{"function":%q}`, `() => new Promise((done, fail) => { const r = indexedDB.open('large')
+	m.MustTool("browser_evaluate", `{"function":%q}`, `() => new Promise((done, fail) => {
+		const r = indexedDB.open('large')
 		r.onupgradeneeded = () => r.result.createObjectStore('s')
 		r.onsuccess = () => { const t = r.result.transaction('s', 'readwrite')
 			for (let i = 0; i < 66; i++) t.objectStore('s').put((i + 'x').repeat(1 << 20).slice(0, 1 << 20), i)

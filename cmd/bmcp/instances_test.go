@@ -56,7 +56,7 @@ func instances(m *cmdtest.MCP, t *testing.T, args string) (x struct {
 // instanceFails asserts the error of a call of browser_instance.
 func instanceFails(m *cmdtest.MCP, t *testing.T, args, want string) {
 	t.Helper()
-	m.Tool("browser_instance", args).Fails(t, want)
+	m.Tool("browser_instance", args).MustFail(t, want)
 }
 
 // An agent launches browsers that join the hub, and closes them.
@@ -91,7 +91,7 @@ func TestBrowserInstance(t *testing.T) {
 	usersChrome(w, home, hub)
 	w.Env = append(w.Env, "DISPLAY="+cmdtest.Display(t))
 	m := w.StartMCP(nil, "--extension")
-	m.Greet("{}")
+	m.Initialize("{}")
 
 	t.Run("chromium", func(t *testing.T) {
 		if all := instances(m, t, `{"action":"list"}`).Instances; len(all) != 0 {
@@ -164,7 +164,7 @@ func TestBrowserInstance(t *testing.T) {
 	t.Run("tools", func(t *testing.T) {
 		i := instances(m, t, `{"action":"new"}`).Instance
 		for _, path := range []string{"/tool", "/again"} {
-			m.Tool("browser_navigate", `{"url":"`+site+path+`"}`).Fine(t)
+			m.Tool("browser_navigate", `{"url":"`+site+path+`"}`).MustSucceed(t)
 			visited(t, path)
 		}
 		all := instances(m, t, `{"action":"list"}`).Instances
@@ -221,7 +221,7 @@ func TestBrowserInstance(t *testing.T) {
 
 	t.Run("killed", func(t *testing.T) {
 		m := w.StartMCP(nil, "--extension")
-		m.Greet("{}")
+		m.Initialize("{}")
 		instances(m, t, `{"action":"new"}`)
 		instances(m, t, `{"action":"new","mode":"chrome"}`)
 		m.Cmd.Process.Kill()

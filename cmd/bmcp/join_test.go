@@ -19,12 +19,12 @@ import (
 // that it is another one.
 func TestMCPOnAJoinedBrowser(t *testing.T) {
 	t.Parallel()
-	w, site := cmdtest.New(t), cmdtest.Titled(t)
+	w, site := cmdtest.New(t), cmdtest.TitledSite(t)
 	hub := w.Hub()
 	chrome, process := cmdtest.ChromiumWith(t, hub.Extension())
 	before := cmdtest.Tabs(t, chrome)
 	m := w.StartMCP(nil, "--extension")
-	m.Greet("{}")
+	m.Initialize("{}")
 	if names := m.Tools(); slices.Contains(names, "coordinator_launch_browser") ||
 		!slices.Contains(names, "coordinator_stop_browser") {
 		t.Errorf("the tools are %v", names)
@@ -76,14 +76,14 @@ func TestMCPOnAJoinedBrowser(t *testing.T) {
 
 	// A child server gets the address of the browser, which stays the same.
 	m = w.StartMCP(nil, "--extension", "--mcp", cmdtest.Bin+"/fakechild {ws_endpoint}")
-	m.Greet("{}")
+	m.Initialize("{}")
 	if got := m.Tool("env", "{}").Text(t); !strings.Contains(got, "ws://"+hub.Addr+"/session/bmcp-") {
 		t.Errorf("the child was given %s", got)
 	}
 	m.End()
 
 	m = w.StartMCP(nil, "--extension")
-	m.Greet("{}")
+	m.Initialize("{}")
 	m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/x"}`, site))
 	if got := cmdtest.Tabs(t, next); len(got) != len(before)+1 {
 		t.Errorf("the user sees the tabs %v", got)
@@ -99,12 +99,12 @@ func TestMCPOnAJoinedBrowser(t *testing.T) {
 // meanwhile.
 func TestMCPNamesAJoinedBrowser(t *testing.T) {
 	t.Parallel()
-	w, site := cmdtest.New(t), cmdtest.Titled(t)
+	w, site := cmdtest.New(t), cmdtest.TitledSite(t)
 	hub := w.Hub()
 	_, process := cmdtest.ChromiumWith(t, hub.Extension())
 	users := hub.AwaitJoined("a browser has joined", func(cmdtest.JoinedBrowser) bool { return true }).Instance.ID
 	m := w.StartMCP(nil, "--extension")
-	m.Greet("{}")
+	m.Initialize("{}")
 	m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/mine"}`, site))
 	launched := instances(m, t, fmt.Sprintf(`{"action":"new","url":"%s/new"}`, site)).Instance.InstanceID
 	tabs := func(m *cmdtest.MCP, args string, has, hasNot string) {
@@ -143,7 +143,7 @@ func TestMCPNamesAJoinedBrowser(t *testing.T) {
 	}
 	fails(m, `,"instanceId":"inst_1_x"`, `there is no browser "inst_1_x"`, users, launched)
 	other := w.StartMCP(nil, "--extension")
-	other.Greet("{}")
+	other.Initialize("{}")
 	fails(other, on, "is in use by another program")
 	fails(other, fmt.Sprintf(`,"instanceId":%q`, users), "is in use by another program")
 
@@ -201,13 +201,13 @@ func TestMCPOnAPoolOfJoinedBrowsers(t *testing.T) {
 	t.Parallel()
 	cmdtest.Long(t)
 	t.Parallel()
-	w, site := cmdtest.New(t), cmdtest.Titled(t)
+	w, site := cmdtest.New(t), cmdtest.TitledSite(t)
 	hub := w.Hub()
 	w.JoinedPool()
 	clients := cmdtest.Clients(t) + "/node_modules/.bin"
 	_, process := cmdtest.ChromiumWith(t, hub.Extension())
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", clients+"/playwright-mcp")
-	m.Greet("{}")
+	m.Initialize("{}")
 	if got := m.Tool("browser_navigate", fmt.Sprintf(`{"url":"%s/x"}`, site)).Text(t); !strings.Contains(got, "of /x") {
 		t.Errorf("a call on a leased browser is answered %s", got)
 	}
@@ -229,7 +229,7 @@ func TestMCPWithoutAJoinedBrowser(t *testing.T) {
 	w := cmdtest.New(t)
 	hub := w.Hub()
 	m := w.StartMCP(nil, "--extension")
-	m.Greet("{}")
+	m.Initialize("{}")
 	got := m.Tool("browser_snapshot", "{}").Text(t)
 	for _, want := range []string{"No browser has joined", "bproxy extension DIR", w.Dir + "/code"} {
 		if !strings.Contains(got, want) {
@@ -276,7 +276,7 @@ func TestMCPRunsItsHub(t *testing.T) {
 	w := cmdtest.New(t)
 	w.OwnHub()
 	m := w.StartMCP(nil, "--extension")
-	m.Greet("{}")
+	m.Initialize("{}")
 	id := m.StartTool("browser_snapshot", "{}")
 	cmdtest.Until(t, "bmcp runs a hub", func() bool { return w.Run("bproxy", "list").Out != "" })
 	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Wants(t, 0, "")
@@ -297,7 +297,7 @@ func TestProgramsShareAHub(t *testing.T) {
 	w.OwnHub()
 	p := w.JoinedPool("_P_INSTANCES=1")
 	m := w.StartMCP(nil, "--extension")
-	m.Greet("{}")
+	m.Initialize("{}")
 	id := m.StartTool("browser_snapshot", "{}")
 	cmdtest.Until(t, "both use a hub", func() bool {
 		return strings.Count(w.Run("bproxy", "list").Out, `"extension":true`) == 1

@@ -40,7 +40,7 @@ func TestMCPPrivatePool(t *testing.T) {
 	w.Run("bmcp", "--pool").Wants(t, 69, "no bpool service runs")
 	w.Run("bpool", "status", "--socket", sock).Wants(t, 0, "")
 	one.End()
-	two.Tool("echo", "{}").Fine(t) // after the other's end
+	two.Tool("echo", "{}").MustSucceed(t) // after the other's end
 	two.End()
 	// What its errors advise can be done.
 	bad := w.MCP([]string{"PW_MCP_PROXY_BROWSER=/bin/false", "PW_MCP_PROXY__A_INSTANCES=1",
@@ -81,7 +81,7 @@ func TestMCPPoolService(t *testing.T) {
 	}
 	// It is gone for a while, and comes back elsewhere.
 	p.Stop()
-	m.Tool("echo", "{}").Fails(t, "start one with bpool serve")
+	m.Tool("echo", "{}").MustFail(t, "start one with bpool serve")
 	other := func(name, sock string) *cmdtest.Pool {
 		c := w.Cmd("bpool", "serve", "--socket", sock, "--drain-timeout", "0s")
 		c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser", "PW_MCP_PROXY__"+name+"_INSTANCES=1")
@@ -188,7 +188,7 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	}
 	began := time.Now()
 	for range ids {
-		m.Next().Fails(t, "none came free within 5s")
+		m.Next().MustFail(t, "none came free within 5s")
 	}
 	if took := time.Since(began); took > 20*time.Second { // which takes 5 times LEASE_TIMEOUT
 		t.Errorf("they waited one after the other: %v", took)
@@ -199,10 +199,10 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + one + `}}`)
 	m.Call("ping", "{}")
 	w.Run("bpool", "release", other).Wants(t, 0, "")
-	m.Answer(two).Fine(t)
+	m.Answer(two).MustSucceed(t)
 	// That the host names what it has is no second request.
 	for _, args := range []string{`{"browser_instance":"0"}`, "{}"} {
-		m.Tool("echo", args).Fine(t)
+		m.Tool("echo", args).MustSucceed(t)
 	}
 	w.Run("bpool", "release", "--all").Wants(t, 0, "")
 	other = p.Lease().Lease.ID
@@ -210,7 +210,7 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	cmdtest.Until(t, "both wait", func() bool { return p.Status().Summary.Waiting == 2 })
 	w.Run("bpool", "release", other).Wants(t, 0, "")
 	for range 2 { // who waits for any has it too
-		m.Next().Fine(t)
+		m.Next().MustSucceed(t)
 	}
 	w.Run("bpool", "release", "--all").Wants(t, 0, "")
 	other = p.Lease().Lease.ID
@@ -341,7 +341,7 @@ func TestMCPProxyDies(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.MCP(nil, "--mcp", "kid="+cmdtest.FakeChild())
 	for range 5 {
-		m.Tool("echo", "{}").Fine(t)
+		m.Tool("echo", "{}").MustSucceed(t)
 		syscall.Kill(w.State().Proxies[0].Process.PID, syscall.SIGKILL)
 		if r := m.Tool("coordinator_status", "{}").Tool(t); len(r.Struct["notes"].([]any)) > 0 {
 			t.Errorf("got %+v, want no notes", r.Struct)
@@ -362,10 +362,10 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	w := cmdtest.New(t)
 	w.Pool("_A_INSTANCES=2", "_A_BROWSER=chrome-headless-shell", "_A_ISOLATED=true")
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", "builtin")
-	m.Greet("{}")
-	m.Lists("browser_navigate")
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate")
 	for _, args := range []string{"", `"browser_instance":"1",`} {
-		m.Tool("browser_navigate", `{`+args+`"url":"data:text/html,<title>mine</title>"}`).Fine(t)
+		m.Tool("browser_navigate", `{`+args+`"url":"data:text/html,<title>mine</title>"}`).MustSucceed(t)
 		for range 3 {
 			if r := m.Tool("browser_evaluate",
 				`{`+args+`"function":"() => document.title"}`); !strings.Contains(r.Text(t),
@@ -376,8 +376,8 @@ func TestMCPIsolatedInstance(t *testing.T) {
 	}
 	m.End()
 	m = w.StartMCP([]string{"HOME=" + w.Dir}, "--pool", "--mcp", "builtin")
-	m.Greet("{}")
-	m.Lists("browser_navigate")
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate")
 	r := m.Tool("browser_evaluate", `{"browser_instance":"1","function":"() => document.title"}`)
 	if r.Tool(t).IsError ||
 		strings.Contains(r.Text(t), "mine") {
@@ -398,19 +398,19 @@ func TestMCPChildThatHangs(t *testing.T) {
 	for range 2 {
 		cmdtest.Until(t, "the child is started", starts)
 		var pids []int
-		for _, l := range w.Ours() {
+		for _, l := range w.Processes() {
 			pid, program := 0, ""
 			if fmt.Sscan(l, &pid, &program); program == cmdtest.Bin+"/fakechild" {
 				pids = append(pids, pid)
 			}
 		}
 		if len(pids) != 1 {
-			t.Fatalf("no such child among %q", w.Ours())
+			t.Fatalf("no such child among %q", w.Processes())
 		}
 		id := m.StartTool("sleep", `{"ms":60000}`)
 		syscall.Kill(pids[0], syscall.SIGSTOP)
 		const late = "child kid did not answer two pings, each within 1s or more (HEALTH_TIMEOUT of pool A)"
-		m.Answer(id).Fails(t, late)
+		m.Answer(id).MustFail(t, late)
 		cmdtest.Until(t, "it is gone", func() bool { return syscall.Kill(pids[0], 0) != nil })
 	}
 	if !strings.Contains(m.Errs.String(), "did not answer two pings") {
@@ -418,7 +418,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 	}
 	cmdtest.Until(t, "the child is started a third time", starts)
 	// One that only works for long answers pings.
-	m.Tool("sleep", `{"ms":6000}`).Fine(t)
+	m.Tool("sleep", `{"ms":6000}`).MustSucceed(t)
 	if s := p.Status(); s.Pools[0].Instances[0].Restarts != 0 {
 		t.Errorf("got %+v, want no restart", s)
 	}
@@ -440,8 +440,8 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 		`{"commands":[{"tool":"silent"}]}`).Tool(t); !strings.Contains(fmt.Sprint(r.Struct["errors"]), late) {
 		t.Errorf("got %+v, want the error %q", r, late)
 	}
-	m.Tool("echo", "{}").Fine(t)
-	m.Tool("sleep", `{"ms":3500,"browser_pool":"B"}`).Fine(t) // without a bound
+	m.Tool("echo", "{}").MustSucceed(t)
+	m.Tool("sleep", `{"ms":3500,"browser_pool":"B"}`).MustSucceed(t) // without a bound
 	// The child asks, and the host takes its time.
 	id := m.StartTool("ask", `{"method":"elicitation/create","params":{"message":"well?"}}`)
 	for {

@@ -167,7 +167,7 @@ func TestMCPStatelessChildren(t *testing.T) {
 		return r.Error == nil && !r.Tool(t).IsError
 	})
 	// A host with a handshake at the same time gets what is its own.
-	m.Greet("{}")
+	m.Initialize("{}")
 	id := m.Start("tools/call", `{"name":"log","_meta":`+cmdtest.Stateless+`}`)
 	if a := m.Next(); string(a.ID) != id {
 		t.Errorf("got %s, want the answer without a message before it", a.Line)

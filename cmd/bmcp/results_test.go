@@ -85,7 +85,7 @@ func TestLargeResults(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	m := w.MCP(giver(), "--mcp", "a="+cmdtest.FakeChild(), "--max-inline", "2KiB")
-	m.Lists("give", "browser_result", "browser_get_blob")
+	m.AwaitTools("give", "browser_result", "browser_get_blob")
 	read := func(t *testing.T, args string) string {
 		t.Helper()
 		r := m.Tool("browser_result", args)
@@ -184,7 +184,7 @@ func TestLargeResults(t *testing.T) {
 			`{"cache_key":"x","offset":99999999999999999999}`: "too large a number",
 		} {
 			r := m.Tool("browser_result", args)
-			r.Fails(t, want)
+			r.MustFail(t, want)
 		}
 	})
 	t.Run("size of the schemas", func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestLargeResultsOfPools(t *testing.T) {
 	m := w.MCP(append(giver(), "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=1",
 		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__B_INSTANCES=1"), "--mcp", "a="+cmdtest.FakeChild(),
 		"--max-inline", "2KiB")
-	m.Lists("big", "browser_result")
+	m.AwaitTools("big", "browser_result")
 	kept := keptOf(t, m.Tool("big", `{"n":5000,"browser_pool":"B"}`))
 	if len(kept) != 1 {
 		t.Fatal("the result is not cut")
@@ -286,8 +286,8 @@ func TestLargeResultsOfBuiltin(t *testing.T) {
 		}
 	})
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--mcp", "builtin")
-	m.Greet(`{}`)
-	m.Lists("browser_navigate", "browser_result", "browser_get_blob")
+	m.Initialize(`{}`)
+	m.AwaitTools("browser_navigate", "browser_result", "browser_get_blob")
 
 	r := m.Tool("browser_navigate", `{"url":"`+site+`"}`)
 	kept := keptOf(t, r)

@@ -128,7 +128,7 @@ func TestMCPWrongArgumentsLeaseNothing(t *testing.T) {
 	m.Tools()
 	for args, want := range map[string]string{`{"urll":"about:blank"}`: "did you mean url?", `{}`: "url",
 		`{"url":"about:blank","session_id":"a"}`: "with pools"} {
-		m.Refused(want, "browser_navigate", "%s", args)
+		m.MustFail(want, "browser_navigate", "%s", args)
 	}
 	if r := m.Tool("browser_pool_status", "{}"); !strings.Contains(r.Line, `"leased_instances":0`) {
 		t.Errorf("a browser is leased: %s", r.Line)
@@ -148,8 +148,8 @@ func TestMCPCancelledInTurn(t *testing.T) {
 	waits := m.StartTool("echo", `{"n":1}`)
 	last := m.StartTool("echo", `{"n":2}`)
 	m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + waits + `}}`)
-	m.Answer(slow).Fine(t)
-	m.Answer(last).Fine(t)
+	m.Answer(slow).MustSucceed(t)
+	m.Answer(last).MustSucceed(t)
 	cmdtest.Until(t, "no lease is left", func() bool {
 		return strings.Contains(m.Tool("browser_pool_status", "{}").Line, `"leased_instances":0`)
 	})
@@ -245,7 +245,7 @@ func TestCallOfAChildThatHasClosedItsInput(t *testing.T) {
 	w := cmdtest.New(t)
 	m := w.MCP([]string{"FAKE_TOOLS=shut,echo,crash"}, "--mcp", "kid="+cmdtest.FakeChild())
 	m.Tool("shut", "{}")
-	m.Tool("echo", "{}").Fails(t, "child kid has closed its input")
+	m.Tool("echo", "{}").MustFail(t, "child kid has closed its input")
 	cmdtest.Until(t, "it is started again", func() bool { return !m.Tool("echo", "{}").Tool(t).IsError })
 	// One that has just ended is told of with its last words.
 	m.StartTool("crash", "{}")
@@ -281,7 +281,7 @@ func TestMCPToolsOfSeveralHosts(t *testing.T) {
 	}
 	a := cmdtest.NewWebHost(t, url)
 	cmdtest.Until(t, "one host has it", func() bool { return lists(a) })
-	b := cmdtest.GreetWeb(t, url, "{}")
+	b := cmdtest.InitializeWeb(t, url, "{}")
 	cmdtest.Until(t, "the other one has not, without a call", func() bool { return !lists(b) })
 	b.Tool("echo", "{}")
 	if r := a.Tool("needs_elicitation", "{}").Text(); r != "needs_elicitation" || !lists(a) || lists(b) {

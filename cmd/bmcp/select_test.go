@@ -58,7 +58,7 @@ type person struct{ *cmdtest.Wire }
 func newPerson(t *testing.T, session string) person {
 	t.Helper()
 	ws := strings.Replace(session, "http", "ws", 1)
-	got := cmdtest.Once(t, ws+"/devtools/browser/x", "Target.getTargets", "{}")
+	got := cmdtest.AskOnce(t, ws+"/devtools/browser/x", "Target.getTargets", "{}")
 	for info := range jsonrpc.Elements(jsonrpc.Get(cmdtest.ResultOf(t, got), "targetInfos")) {
 		if jsonrpc.GetString(info, "type") == "page" {
 			p := person{cmdtest.Dial(t, ws+"/devtools/page/"+jsonrpc.GetString(info, "targetId"))}
@@ -114,8 +114,8 @@ func TestMCPSelectElement(t *testing.T) {
 	site := choiceSite(t)
 	m := w.Builtin("--headless")
 	const tool = "browser_select_element"
-	m.Did("browser_navigate", `{"url":%q}`, site)
-	m.Refused("bmcp --no-headless shows one", tool, `{}`)
+	m.MustTool("browser_navigate", `{"url":%q}`, site)
+	m.MustFail("bmcp --no-headless shows one", tool, `{}`)
 	at := w.Run("bproxy", "list", "-f", "proxy.http_url,proxy.owner")
 	at.Wants(t, 0, "")
 	url, owner, _ := strings.Cut(strings.TrimSpace(at.Out), "\t")
@@ -159,7 +159,7 @@ func TestMCPSelectElement(t *testing.T) {
 			if !covers(box["x"], box["width"], c.x) || !covers(box["y"], box["height"], c.y) {
 				t.Errorf("the box is %v", box)
 			}
-			got := m.Did("browser_evaluate", `{"target":%q,"function":"(el) => el.innerText"}`, selector)
+			got := m.MustTool("browser_evaluate", `{"target":%q,"function":"(el) => el.innerText"}`, selector)
 			if want := fmt.Sprintf("### Result\n%q\n", c.text); !strings.HasPrefix(got.Text(), want) {
 				t.Errorf("%s is\n%s, want %s", selector, got.Text(), want)
 			}
@@ -170,18 +170,18 @@ func TestMCPSelectElement(t *testing.T) {
 		p.awaitsChoice()
 		p.Ask("Input.dispatchKeyEvent",
 			`{"type":"rawKeyDown","key":"Escape","code":"Escape","windowsVirtualKeyCode":27}`)
-		m.Answer(id).Fails(t, "cancelled the choice with Escape")
+		m.Answer(id).MustFail(t, "cancelled the choice with Escape")
 		p.seesMouse()
 	})
 	t.Run("timeout", func(t *testing.T) {
-		m.Refused("nobody has chosen an element within 100ms", tool, `{"timeout":100}`)
+		m.MustFail("nobody has chosen an element within 100ms", tool, `{"timeout":100}`)
 		p.seesMouse()
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		id := m.StartTool(tool, `{"timeout":60000}`)
 		p.awaitsChoice()
 		m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
-		m.Did("browser_evaluate", `{"function":"() => 1"}`) // it is its turn
+		m.MustTool("browser_evaluate", `{"function":"() => 1"}`) // it is its turn
 		p.seesMouse()
 	})
 	t.Run("next page", func(t *testing.T) {

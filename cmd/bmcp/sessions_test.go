@@ -61,7 +61,7 @@ func TestMCPHostsApart(t *testing.T) {
 				page1 = `,"pageId":1`
 				navigate, args, read = "navigate_page", `{"pageId":1,"type":"url","url":%q}`, "evaluate_script"
 			}
-			all[i].Lists(read)
+			all[i].AwaitTools(read)
 			for n := range rounds {
 				page := fmt.Sprintf("/host-%d/%d", i, n)
 				all[i].Tool(navigate, fmt.Sprintf(args, site+page))
@@ -139,7 +139,7 @@ func TestMCPHostsApart(t *testing.T) {
 		one.Tool("coordinator_stop_browser", `{"session_id":"sub-agent-1"}`)
 		gone("the end of a session_id", hosts+1)
 		go2(one, "/sub/again", "sub-agent-1")
-		two.Leaves()
+		two.EndSession()
 		gone("the end of a host", hosts)
 		one.Tool("coordinator_restart_browser", "{}")
 		if r := one.Tool("browser_tabs", `{"action":"list"}`).Text(); strings.Contains(r, "/host-0") {
@@ -179,8 +179,8 @@ func TestMCPSessionIDs(t *testing.T) {
 		append([]string{"--profile", w.Dir + "/profile", "--tab-limit", "2", "--idle", "0"},
 			cmdtest.BrowserChildren(t)...)...)
 	site := titles(t)
-	m.Greet("{}")
-	m.Lists("browser_navigate", "navigate_page")
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate", "navigate_page")
 	m.Tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/mine"))
 	m.Tool("browser_evaluate", `{"function":"() => document.cookie = 'kept=yes; max-age=3600'"}`)
 	m.Tool("browser_navigate", fmt.Sprintf(`{"url":%q,"session_id":"a"}`, site+"/a"))
@@ -237,7 +237,7 @@ func TestMCPSessionIDs(t *testing.T) {
 	// The profile has what the host did.
 	m = w.StartMCP([]string{"HOME=" + w.Dir},
 		"--shared", "--profile", w.Dir+"/profile")
-	m.Greet("{}")
+	m.Initialize("{}")
 	m.Tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/later"))
 	if r := m.Tool("browser_evaluate", `{"function":"() => document.cookie"}`).Text(t); !strings.Contains(r,
 		"kept=yes") {
@@ -314,7 +314,7 @@ func TestMCPPortOfAChild(t *testing.T) {
 		t.Errorf("%d proxies run", n)
 	}
 	one.Tool("coordinator_stop_browser", `{"session_id":"a"}`)
-	two.Leaves()
+	two.EndSession()
 	cmdtest.Until(t, "their ports are closed", func() bool { return proxies() == 2 })
 	stop()
 	w.Clean()
@@ -338,7 +338,7 @@ func TestMCPManySessionIDs(t *testing.T) {
 	if r := use("one-more"); !r.IsError || !strings.Contains(r.Text(), "32 session_ids in use") {
 		t.Errorf(`got %+v, want an error with "32 session_ids in use"`, r)
 	}
-	m.Tool("env", "{}").Fine(t)
+	m.Tool("env", "{}").MustSucceed(t)
 	m.Tool("coordinator_stop_browser", fmt.Sprintf(`{"session_id":"%s-7"}`, strings.Repeat("long", 15)))
 	if r := use("one-more"); r.IsError {
 		t.Errorf("got %+v, want no error", r)
@@ -400,7 +400,7 @@ func TestMCPVirtualPool(t *testing.T) {
 		"PW_MCP_PROXY__A_LEASE_TTL=30s"},
 		append(cmdtest.BrowserChildren(t), "--mcp", "port="+cmdtest.Bin+"/fakechild {cdp_port}")...)
 	hosts := []*cmdtest.WebHost{cmdtest.NewWebHost(t, url), cmdtest.NewWebHost(t, url)}
-	hosts[0].Lists("browser_navigate", "list_pages", "env")
+	hosts[0].AwaitTools("browser_navigate", "list_pages", "env")
 	for n := range 2 {
 		for i, h := range hosts {
 			page := fmt.Sprintf("/lease-%d/%d", i, n)
@@ -440,7 +440,7 @@ func TestMCPBrowserHasNoPort(t *testing.T) {
 	for _, args := range [][]string{nil, {"--shared"}} {
 		w := cmdtest.New(t)
 		m := w.Builtin(append(args, "--headless")...)
-		m.Did("browser_navigate", `{"url":%q}`, site+"/one")
+		m.MustTool("browser_navigate", `{"url":%q}`, site+"/one")
 		pid := statusOf(t, m.Tool("coordinator_status", "{}").Text(t)).Browser.Instance.PID
 		if all := cmdtest.Listening(t, pid); pid == 0 || len(all) > 0 {
 			t.Errorf("%v: the browser %d listens: %v", args, pid, all)

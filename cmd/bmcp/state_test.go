@@ -12,7 +12,7 @@ import (
 func TestMCPStates(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	site := cmdtest.Members(t)
+	site := cmdtest.LoginSite(t)
 	there := w.With("XDG_STATE_HOME=" + w.Dir + "/there")
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"cookies":[{"name":"sid","value":"s3cret-cookie","url":"`+site+`"}],
@@ -35,8 +35,8 @@ func TestMCPStates(t *testing.T) {
 	w.Run("bpool", "state", "import", w.Dir+"/ann.json").Wants(t, 0, "")
 	for _, kind := range []string{"--browser=chrome-headless-shell", "--pool"} {
 		m := w.StartMCP([]string{"HOME=" + w.Dir}, kind, "--state", "ann", "--mcp", "builtin")
-		m.Greet("{}")
-		m.Lists("browser_navigate")
+		m.Initialize("{}")
+		m.AwaitTools("browser_navigate")
 		m.Tool("browser_navigate", `{"url":"`+site+`"}`)
 		const want = "shows ann, s3cret-token, nothing"
 		cmdtest.Until(t, kind+" "+want, func() bool {

@@ -58,17 +58,17 @@ func TestMCPSessionStats(t *testing.T) {
 		cmdtest.Until(t, "the idle time grows", func() bool {
 			return statsOf(t, a.Tool(tool, `{}`)).Sessions[0].Idle > before
 		})
-		a.Leaves()
+		a.EndSession()
 		bmcp.Process.Signal(syscall.SIGTERM)
 		bmcp.Wait()
 	})
 	t.Run("shared", func(t *testing.T) {
 		m := w.Builtin("--headless", "--shared")
-		if s := statsOf(t, m.Did(tool, `{}`)); len(s.Sessions) > 0 {
+		if s := statsOf(t, m.MustTool(tool, `{}`)); len(s.Sessions) > 0 {
 			t.Errorf("before the first use: %+v", s)
 		}
-		m.Did("browser_navigate", `{"url":%q}`, site) // in a tab whose renderer has just been started
-		if s := statsOf(t, m.Did(tool, `{}`)); s.Active != 0 || len(s.Sessions) != 1 || *s.Sessions[0].Tabs < 1 {
+		m.MustTool("browser_navigate", `{"url":%q}`, site) // in a tab whose renderer has just been started
+		if s := statsOf(t, m.MustTool(tool, `{}`)); s.Active != 0 || len(s.Sessions) != 1 || *s.Sessions[0].Tabs < 1 {
 			t.Errorf("got %+v", s)
 		}
 		m.End()
@@ -76,10 +76,10 @@ func TestMCPSessionStats(t *testing.T) {
 	t.Run("pool", func(t *testing.T) {
 		w.Shared("_A_INSTANCES=1", "_A_HIBERNATE=500ms")
 		m := w.Builtin("--pool")
-		m.Did("browser_navigate", `{"url":%q}`, site)
+		m.MustTool("browser_navigate", `{"url":%q}`, site)
 		var s sessionStats
 		cmdtest.Until(t, "it is hibernated, whoever looks", func() bool {
-			s = statsOf(t, m.Did(tool, `{}`))
+			s = statsOf(t, m.MustTool(tool, `{}`))
 			return s.Active == 0
 		})
 		if len(s.Sessions) != 1 || s.Sessions[0].Pool != "A" || *s.Sessions[0].Tabs != 1 ||

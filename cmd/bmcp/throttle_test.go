@@ -13,11 +13,11 @@ import (
 func TestMCPThrottle(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	site, hidden := cmdtest.Observed(t)
+	site, hidden := cmdtest.ObservedSite(t)
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--browser=chrome-headless-shell", "--throttle", "100ms",
 		"--mcp", "builtin")
-	m.Greet("{}")
-	m.Lists("browser_navigate")
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate")
 	m.Tool("browser_navigate", fmt.Sprintf(`{"url":%q}`, site))
 	cmdtest.Until(t, "the unused page is hidden", hidden)
 	const visible = `{"function":"() => document.visibilityState"}`

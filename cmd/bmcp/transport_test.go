@@ -48,7 +48,7 @@ func TestMCPFromAWebPage(t *testing.T) {
 				said = list + status
 			} catch (e) { said = String(e) }
 			await fetch('/said', {method: 'POST', body: said})
-		</script>`, r.URL.Query().Get("at"), cmdtest.Greeting("2025-11-25"))
+		</script>`, r.URL.Query().Get("at"), cmdtest.FirstRequest("2025-11-25"))
 	})
 	allowed, other := cmdtest.Serve(t, mux.ServeHTTP), cmdtest.Serve(t, mux.ServeHTTP)
 	chromium := cmdtest.Parse(t, w.Run("blaunch", "--browser", "chromium"))
@@ -82,7 +82,7 @@ func TestMCPToken(t *testing.T) {
 	w := cmdtest.New(t)
 	os.WriteFile(w.Dir+"/token", []byte("sesame-open-the-door\n"), 0o600)
 	url, stop := w.ServeMCP(nil, "--no-child", "--token-file", w.Dir+"/token")
-	if code, h, b := cmdtest.Post(t, url, nil, cmdtest.Greeting("2025-11-25")); code != 401 ||
+	if code, h, b := cmdtest.Post(t, url, nil, cmdtest.FirstRequest("2025-11-25")); code != 401 ||
 		h.Get("WWW-Authenticate") != "Bearer" {
 		t.Errorf("%d %v %s", code, h, b)
 	}
@@ -122,7 +122,7 @@ func TestFlush(t *testing.T) {
 			"/fakebrowser"})
 		in, _ := c.StdinPipe()
 		out := cmdtest.StartRead(t, c)
-		io.WriteString(in, cmdtest.Greeting("2025-11-25")+"\n"+big+"\n")
+		io.WriteString(in, cmdtest.FirstRequest("2025-11-25")+"\n"+big+"\n")
 		return c, in, out
 	}
 	c, in, out := start(nil)
@@ -154,7 +154,7 @@ func TestFlush(t *testing.T) {
 	// By HTTP, when all ends.
 	url, stop := w.ServeMCP([]string{"BTOOLS_BROWSER=" + cmdtest.Bin + "/fakebrowser"}, "--mcp",
 		"kid="+cmdtest.FakeChild())
-	_, h, _ := cmdtest.Post(t, url, nil, cmdtest.Greeting("2025-11-25"))
+	_, h, _ := cmdtest.Post(t, url, nil, cmdtest.FirstRequest("2025-11-25"))
 	r, _ := http.NewRequest("POST", url, strings.NewReader(big))
 	r.Header.Set("Mcp-Session-Id", h.Get("Mcp-Session-Id"))
 	a, err := http.DefaultClient.Do(r)
@@ -195,7 +195,7 @@ func TestMCPHostThatHasEnded(t *testing.T) {
 		"/fakebrowser"})
 	in, _ := c.StdinPipe()
 	out := cmdtest.StartRead(t, c)
-	io.WriteString(in, cmdtest.Greeting("2025-11-25")+"\n"+
+	io.WriteString(in, cmdtest.FirstRequest("2025-11-25")+"\n"+
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":60000}}}`+"\n")
 	bufio.NewReader(out).ReadString('\n')
 	in.Close()
@@ -224,13 +224,13 @@ func TestMCPBatches(t *testing.T) {
 	if r := m.Next(); r.Error == nil || r.Error.Code != -32600 || !strings.Contains(r.Line, "2025-03-26") {
 		t.Errorf(`got %v, want the error -32600, "2025-03-26"`, r.Line)
 	}
-	m.Send(cmdtest.Greeting("2025-03-26"))
+	m.Send(cmdtest.FirstRequest("2025-03-26"))
 	if r := m.Next(); !strings.Contains(r.Line, `"protocolVersion":"2025-03-26"`) {
 		t.Errorf("%s\nlacks %q", r.Line, `"protocolVersion":"2025-03-26"`)
 	}
 	const call = `{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"arguments":{"ms":100}}}`
 	m.Send(`[{"jsonrpc":"2.0","method":"notifications/initialized"},` + fmt.Sprintf(call, "a", "sleep") + `,` +
-		fmt.Sprintf(call, "b", "echo") + `,{"id":"c","nothing":1},7,` + cmdtest.Greeting("2025-03-26") + `]`)
+		fmt.Sprintf(call, "b", "echo") + `,{"id":"c","nothing":1},7,` + cmdtest.FirstRequest("2025-03-26") + `]`)
 	var all []cmdtest.RPC
 	if line := <-m.Lines; json.Unmarshal([]byte(line), &all) != nil {
 		t.Fatalf("no array: %s", line)

@@ -137,12 +137,12 @@ func (m member) in(format string, args []any) string {
 
 func (m member) did(tool, format string, args ...any) cmdtest.ToolResult {
 	m.T.Helper()
-	return m.MCP.Did(tool, "%s", m.in(format, args))
+	return m.MCP.MustTool(tool, "%s", m.in(format, args))
 }
 
 func (m member) refused(want, tool, format string, args ...any) {
 	m.T.Helper()
-	m.MCP.Refused(want, tool, "%s", m.in(format, args))
+	m.MCP.MustFail(want, tool, "%s", m.in(format, args))
 }
 
 // Agents read the web, one with a virtual browser, and one without.
@@ -280,11 +280,11 @@ func TestMCPSearch(t *testing.T) {
 		c.Env = append(slices.Clone(w.Env), "XDG_CACHE_HOME="+w.Dir+"/cache", "BTOOLS_BROWSER=chrome-headless-shell",
 			"SEARCH_URL="+template)
 		m := w.Attach(c)
-		m.Greet(`{}`)
+		m.Initialize(`{}`)
 		return m
 	}
 	m := start(site.url + "/search?q={query}&p={page}")
-	r := m.Did("browser_search", `{"query":"go & rust","page":2,"count":2}`)
+	r := m.MustTool("browser_search", `{"query":"go & rust","page":2,"count":2}`)
 	contains(t, "the list", r.Text(), []string{"2 results of 127.0.0.1", ", page 2:",
 		"2. slices package of go & rust, page 2", "\n   https://go.dev/doc/tutorial/generics\n", "```"},
 		[]string{"3.", "without a snippet"})
@@ -296,13 +296,13 @@ func TestMCPSearch(t *testing.T) {
 	if first["url"] != "https://go.dev/doc/tutorial/generics" || first["title"] == "" || first["snippet"] == "" {
 		t.Errorf("the first result is %v", first)
 	}
-	m.Refused("count must be at most 20", "browser_search", `{"query":"a","count":21}`)
-	m.Refused("page must be at least 1", "browser_search", `{"query":"a","page":0}`)
-	m.Refused("query is empty", "browser_search", `{"query":" "}`)
+	m.MustFail("count must be at most 20", "browser_search", `{"query":"a","count":21}`)
+	m.MustFail("page must be at least 1", "browser_search", `{"query":"a","page":0}`)
+	m.MustFail("query is empty", "browser_search", `{"query":" "}`)
 	m.End()
 	m = start(site.url + "/captcha?q={query}")
-	m.Refused("Drag the slider", "browser_search", `{"query":"a"}`)
-	m.Refused("SEARCH_URL, in the environment of bmcp, has no {page}", "browser_search", `{"query":"a","page":2}`)
+	m.MustFail("Drag the slider", "browser_search", `{"query":"a"}`)
+	m.MustFail("SEARCH_URL, in the environment of bmcp, has no {page}", "browser_search", `{"query":"a","page":2}`)
 	m.End()
 	w.Clean()
 }
@@ -385,9 +385,9 @@ func TestMCPFetchByProxy(t *testing.T) {
 	})
 	w := cmdtest.New(t)
 	m := w.Builtin("--headless", "--arg=--proxy-server="+proxy)
-	contains(t, "the answer", m.Did("browser_fetch", `{"url":"http://site.example/a","method":"PUT"}`).Text(),
+	contains(t, "the answer", m.MustTool("browser_fetch", `{"url":"http://site.example/a","method":"PUT"}`).Text(),
 		[]string{"PUT of http://site.example/a by the proxy"}, nil)
-	contains(t, "the page", m.Did("browser_scrape", `{"url":"http://site.example/b"}`).Text(),
+	contains(t, "the page", m.MustTool("browser_scrape", `{"url":"http://site.example/b"}`).Text(),
 		[]string{"GET of http://site.example/b by the proxy"}, nil)
 	m.End()
 	w.Clean()

@@ -13,7 +13,7 @@ import (
 // A child for such an instance runs on Windows' Node.js.
 func TestWSLChild(t *testing.T) {
 	t.Parallel()
-	w := cmdtest.New(t).Windows()
+	w := cmdtest.New(t).FakeWindows()
 	if err := os.Symlink(cmdtest.Bin+"/blaunch", w.Dir+"/windows/blaunch.exe"); err != nil {
 		t.Fatal(err)
 	}

@@ -38,21 +38,21 @@ func TestMCPIdleHostYields(t *testing.T) {
 		p.Stop()
 	})
 	t.Run("a session", func(t *testing.T) {
-		site := cmdtest.Members(t)
+		site := cmdtest.LoginSite(t)
 		w.Shared("_A_INSTANCES=1", "_A_AFFINITY_IDLE=100ms")
 		ann, bob := w.Builtin("--pool"), w.Builtin("--pool")
-		ann.Did("browser_navigate", `{"url":"%s/login"}`, site)
-		ann.Title("logged in")
-		ann.Did("browser_navigate", `{"url":"%s/inbox"}`, site)
-		bob.Did("browser_navigate", `{"url":%q}`, site)
-		bob.Title("shows nobody, null, nothing")
+		ann.MustTool("browser_navigate", `{"url":"%s/login"}`, site)
+		ann.AwaitTitle("logged in")
+		ann.MustTool("browser_navigate", `{"url":"%s/inbox"}`, site)
+		bob.MustTool("browser_navigate", `{"url":%q}`, site)
+		bob.AwaitTitle("shows nobody, null, nothing")
 		r := ann.Tool("browser_snapshot", "{}").Tool(t) // an error, if the page is not back yet
 		if !strings.Contains(r.Text(), "as it was not used and another one waited; its pages were reloaded") ||
 			strings.Contains(r.Text(), "are gone") {
 			t.Errorf("after another session: %s", r.Text())
 		}
-		ann.Title("shows ann, s3cret-token, s3cret-key")
-		if r := ann.Did("browser_snapshot", "{}"); !strings.Contains(r.Text(), site+"/inbox") {
+		ann.AwaitTitle("shows ann, s3cret-token, s3cret-key")
+		if r := ann.MustTool("browser_snapshot", "{}"); !strings.Contains(r.Text(), site+"/inbox") {
 			t.Errorf("the tab that is back: %s", r.Text())
 		}
 	})

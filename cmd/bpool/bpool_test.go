@@ -207,7 +207,7 @@ func TestPoolLeaseEnds(t *testing.T) {
 			t.Fatalf("the browser does not answer: %v", err)
 		}
 		w.Run("bpool", "renew", "--ttl", "300ms", l.Lease.ID).Wants(t, 0, "")
-		cmdtest.Closed(t, conn)
+		cmdtest.AwaitClosed(t, conn)
 		free(t)
 	})
 	t.Run("not before the time of its renewal", func(t *testing.T) {
@@ -351,7 +351,7 @@ func TestPoolDeath(t *testing.T) {
 
 	p.Cmd.Process.Kill()
 	p.Cmd.Wait()
-	cmdtest.Until(t, "its browsers end", func() bool { return len(w.Ours()) == 0 })
+	cmdtest.Until(t, "its browsers end", func() bool { return len(w.Processes()) == 0 })
 	w.Run("blaunch", "gc") // a fake browser may be gone before the service is, whose directory stays then
 	w.Clean()
 	w.Run("bpool", "status").Wants(t, 69, "no bpool service")
@@ -477,7 +477,7 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 func TestPoolStoppedDuringStart(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	socket, told := w.Notified()
+	socket, told := w.NotifySocket()
 	c := w.Cmd("bpool", "serve", "--stop-timeout", "300ms")
 	c.Env = append(c.Env, "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser", "PW_MCP_PROXY_TIMEOUT=600000",
 		"FAKE=hang", "NOTIFY_SOCKET="+socket)
@@ -1022,7 +1022,7 @@ func TestPoolSystemd(t *testing.T) {
 	defer l.Close()
 	f, _ := l.(*net.UnixListener).File()
 	defer f.Close()
-	socket, told := w.Notified()
+	socket, told := w.NotifySocket()
 	p := &cmdtest.Pool{T: t, W: w,
 		Cmd: w.Cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; `+
 			`exec bpool serve`,

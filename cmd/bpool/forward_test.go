@@ -51,7 +51,7 @@ func TestPoolProxies(t *testing.T) {
 	}
 	r := w.Run("bpool", "status")
 	fails := `"proxy":{"url":"http://` + web.At + `","error":"it answers 407`
-	if all := r.Out + p.Errs.String() + strings.Join(w.Ours(), "\n"); strings.Contains(all, "w%C3%B6rd") ||
+	if all := r.Out + p.Errs.String() + strings.Join(w.Processes(), "\n"); strings.Contains(all, "w%C3%B6rd") ||
 		strings.Contains(all, "s3cret") || !strings.Contains(r.Out, fails) {
 		t.Errorf("the status, the log and the processes are\n%s", all)
 	}

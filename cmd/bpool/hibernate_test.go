@@ -19,20 +19,20 @@ import (
 func TestPoolHibernation(t *testing.T) {
 	t.Parallel()
 	var pages cmdtest.Presence
-	site := pages.Members(t)
+	site := pages.LoginSite(t)
 	w := cmdtest.New(t)
-	changed := w.Visitor(site)
+	changed := w.SaveVisitor(site)
 	p := w.Shared("_A_INSTANCES=2", "_A_STATE=visitor", "_A_HIBERNATE=200ms")
 	a := p.Lease()
 	base := a.Instance.HTTPURL
 	c := cmdtest.FirstPage(t, base)
 	c.Open(site)
-	c.Shows("shows nobody, visitor, nothing")
+	c.AwaitTitle("shows nobody, visitor, nothing")
 	c.Open(site + "/login")
-	c.Shows("logged in")
+	c.AwaitTitle("logged in")
 	c.Open(site + "/inbox")
 	const member = "shows ann, s3cret-token, s3cret-key"
-	c.Shows(member)
+	c.AwaitTitle(member)
 	asleep := func() bool { return strings.Contains(w.Run("bpool", "status").Out, `"hibernated":true`) }
 	if asleep() {
 		t.Error("a lease with a client was hibernated")
@@ -55,7 +55,7 @@ func TestPoolHibernation(t *testing.T) {
 		return i.Status == "healthy" && i.PID != pid
 	})
 	c = cmdtest.FirstPage(t, base)
-	c.Shows(member)
+	c.AwaitTitle(member)
 	if got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, site+"/inbox") {
 		t.Errorf("the page is at %s, want %s/inbox", got, site)
 	}
@@ -80,7 +80,7 @@ func TestPoolHibernation(t *testing.T) {
 	}
 	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "its session is hibernated", asleep)
-	w.Killed(p.Cmd)
+	w.KillHibernated(p.Cmd)
 }
 
 // The crash of a browser logs no lease out, and takes no tab away.
@@ -90,7 +90,7 @@ func TestPoolCrashes(t *testing.T) {
 	if cmdtest.IsLong {
 		leases, rounds = 50, 20
 	}
-	site := cmdtest.Members(t)
+	site := cmdtest.LoginSite(t)
 	w := cmdtest.New(t)
 	p := w.Shared(fmt.Sprintf("_A_INSTANCES=%d", leases))
 	const member = "shows ann, s3cret-token, s3cret-key"
@@ -100,16 +100,16 @@ func TestPoolCrashes(t *testing.T) {
 		l := p.Lease()
 		c := cmdtest.FirstPage(t, l.Instance.HTTPURL)
 		c.Open(site + "/login")
-		c.Shows("logged in")
+		c.AwaitTitle("logged in")
 		c.Open(site + "/inbox")
 		all, pages = append(all, l), append(pages, c)
 	}
 	for range rounds {
 		used := time.Now()
 		for _, c := range pages {
-			c.Shows(member)
+			c.AwaitTitle(member)
 		}
-		p.Kept(used, all...)
+		p.AwaitKept(used, all...)
 		killed := map[int]bool{}
 		for _, i := range p.Status().Pools[0].Instances { // some have a browser together
 			if !killed[i.PID] {
@@ -118,9 +118,9 @@ func TestPoolCrashes(t *testing.T) {
 			}
 		}
 		for n, c := range pages {
-			c.Lost()
+			c.AwaitEnd()
 			c = cmdtest.FirstPage(t, all[n].Instance.HTTPURL)
-			c.Shows(member)
+			c.AwaitTitle(member)
 			got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`)
 			if !strings.Contains(got, site+"/inbox") {
 				t.Errorf("the page of lease %d is at %s, want %s/inbox", n, got, site)
@@ -129,7 +129,7 @@ func TestPoolCrashes(t *testing.T) {
 		}
 	}
 	w.Run("bpool", "restart", "A/"+all[0].Lease.Instance).Wants(t, 0, "")
-	pages[0].Lost()
+	pages[0].AwaitEnd()
 	if got := all[0].Targets(t); strings.Contains(got, site) {
 		t.Errorf("after a restart of the instance its lease has %s, want a fresh session", got)
 	}
@@ -147,7 +147,7 @@ func TestPoolHibernatedLeaseEnds(t *testing.T) {
 		all, _ := filepath.Glob(w.Dir + "/btools-run_*/hibernated-*")
 		return len(all)
 	}
-	cmdtest.Once(t, l.Instance.WSURL, "Target.getTargets", "{}")
+	cmdtest.AskOnce(t, l.Instance.WSURL, "Target.getTargets", "{}")
 	cmdtest.Until(t, "the lease is hibernated", func() bool { return saved() == 1 })
 	w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
 	cmdtest.Until(t, "the file is deleted", func() bool { return saved() == 0 })

@@ -39,7 +39,7 @@ func TestPoolOfJoinedBrowsers(t *testing.T) {
 		t.Errorf("with a lease there are the tabs %v", got)
 	}
 	w.Run("bpool", "release", l.Lease.ID)
-	own.Lost()
+	own.AwaitEnd()
 	cmdtest.Until(t, "the tabs of the lease are closed", func() bool {
 		return slices.Equal(cmdtest.Tabs(t, chrome),
 			before)

@@ -63,7 +63,7 @@ func TestSharedPoolLeases(t *testing.T) {
 	w.Run("bpool", "drain", "--off").Wants(t, 0, "")
 	// At its end connected clients are told, and later ones too.
 	w.Run("bpool", "release", a.Lease.ID).Wants(t, 0, "")
-	c.Lost()
+	c.AwaitEnd()
 	for _, path := range []string{"", "/json/version", "/devtools/browser/" + a.Lease.ID} {
 		if code, body := cmdtest.Get(t, "GET", a.Instance.HTTPURL+path); code != http.StatusGone ||
 			!strings.Contains(body, `"lease_ended"`) {
@@ -89,7 +89,7 @@ func TestSharedPoolLeases(t *testing.T) {
 	// A client closes its browser: the lease gets another one at its address.
 	c.Ask(cmdtest.NewPage, blank("closed"))
 	c.Ask("Browser.close", "{}")
-	c.Lost()
+	c.AwaitEnd()
 	if s := again.Targets(t); strings.Count(s, `"type":"page"`) != 1 || strings.Contains(s, "#closed") {
 		t.Errorf("after Browser.close the holder sees %s", s)
 	}
@@ -117,7 +117,7 @@ func TestSharedPoolSpares(t *testing.T) {
 		p.Cmd.Env = append(p.Cmd.Env, "PW_MCP_PROXY_"+v)
 	}
 	p.Start()
-	p.Spares(2)
+	p.AwaitSpares(2)
 	pid := p.PID(0)
 	syscall.Kill(pid, syscall.SIGSTOP)
 	defer syscall.Kill(pid, syscall.SIGCONT)
@@ -140,7 +140,7 @@ func TestSharedPoolSpares(t *testing.T) {
 			t.Errorf("the holder sees %s", s)
 		}
 	}
-	p.Spares(1) // one instance is free
+	p.AwaitSpares(1) // one instance is free
 	_, metrics := cmdtest.Get(t, "GET", p.HTTP+"/metrics")
 	for _, want := range []string{`bpool_browsers{pool="A"} 1`, `bpool_sessions{pool="A",state="leased"} 3`} {
 		if !strings.Contains(metrics, want+"\n") {
@@ -192,7 +192,7 @@ func TestSharedPoolHangs(t *testing.T) {
 	c.Ask(cmdtest.NewPage, blank("old"))
 	opened := time.Now()
 	c.Ask("Target.getTargets", "{}")
-	p.Kept(opened, l)
+	p.AwaitKept(opened, l)
 	syscall.Kill(l.Instance.PID, syscall.SIGSTOP)
 	cmdtest.Until(t, "another browser takes its place", func() bool {
 		s := p.Status()
@@ -259,11 +259,11 @@ func TestSharedPoolBrowserKilled(t *testing.T) {
 	for _, c := range clients {
 		c.Ask("Target.getTargets", "{}")
 	}
-	p.Kept(used, a, b)
+	p.AwaitKept(used, a, b)
 	began := time.Now()
 	syscall.Kill(a.Instance.PID, syscall.SIGKILL)
 	for _, c := range clients {
-		c.Lost()
+		c.AwaitEnd()
 	}
 	for _, l := range []cmdtest.Leased{a, b} { // they wait for the next browser
 		if s := l.Targets(t); !strings.Contains(s, "about:blank#old") {
@@ -396,7 +396,7 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 		t.Error("the new instance has the old browser")
 	}
 	w.Run("bpool", "release", first.Lease.ID).Wants(t, 0, "")
-	c.Lost()
+	c.AwaitEnd()
 	browsers(2)
 	if code, _ := cmdtest.Get(t, "GET", first.Instance.HTTPURL+"/json/version"); code != http.StatusGone {
 		t.Errorf("its holder gets %d", code)
@@ -427,7 +427,7 @@ func TestSharedPoolIdle(t *testing.T) {
 	c.Ask(cmdtest.NewPage, blank("old"))
 	opened := time.Now()
 	c.Ask("Target.getTargets", "{}")
-	p.Kept(opened, l) // for longer than IDLE
+	p.AwaitKept(opened, l) // for longer than IDLE
 	if n := len(w.Browsers()); n != 1 {
 		t.Errorf("while a client is connected %d browsers run", n)
 	}
@@ -454,7 +454,7 @@ func TestSharedPoolIdleByTraffic(t *testing.T) {
 		c.Ask("Target.getTargets", "{}") // else it could be idle before
 		return p.Status().Pools[0].Instances[0].KeptAt.After(opened)
 	})
-	c.Lost()
+	c.AwaitEnd()
 	cmdtest.Until(t, "it ends", func() bool { return len(w.Browsers()) == 0 })
 	if s := l.Targets(t); !strings.Contains(s, "#old") {
 		t.Errorf("the next connection sees %s, want its page", s)
@@ -474,7 +474,7 @@ func TestSharedPoolRestart(t *testing.T) {
 	ca.Ask(cmdtest.NewPage, blank("old"))
 	cb.Ask(cmdtest.NewPage, blank("old"))
 	w.Run("bpool", "restart", "A/0").Wants(t, 0, "")
-	ca.Lost()
+	ca.AwaitEnd()
 	if s := a.Targets(t); strings.Contains(s, "#old") {
 		t.Errorf("a lease that was restarted sees %s", s)
 	}
@@ -485,9 +485,9 @@ func TestSharedPoolRestart(t *testing.T) {
 	if p.PID(0) != a.Instance.PID {
 		t.Error("the restart of one instance has ended the browser of all")
 	}
-	p.Kept(used, b)
+	p.AwaitKept(used, b)
 	w.Run("bpool", "restart", "A").Wants(t, 0, "")
-	cb.Lost()
+	cb.AwaitEnd()
 	if s := b.Targets(t); !strings.Contains(s, "#old") || p.PID(1) == b.Instance.PID {
 		t.Errorf("after a restart of the pool a lease sees %s", s)
 	}
@@ -543,12 +543,12 @@ func TestSharedPoolBehindProxy(t *testing.T) {
 		!strings.HasPrefix(pages[0].WSURL, "ws://"+q.Addr+"/devtools/page/") {
 		t.Fatalf("/json/list: %s", list)
 	}
-	if s := cmdtest.Once(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(s, "42") {
+	if s := cmdtest.AskOnce(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(s, "42") {
 		t.Errorf("a page: %s", s)
 	}
 	w.Run("bpool", "release", "--all").Wants(t, 0, "")
-	c.Lost()
-	if s := cmdtest.Once(t, "ws://"+q.Addr+"/devtools/browser", "Target.getTargets", "{}"); strings.Contains(s,
+	c.AwaitEnd()
+	if s := cmdtest.AskOnce(t, "ws://"+q.Addr+"/devtools/browser", "Target.getTargets", "{}"); strings.Contains(s,
 		"#mine") {
 		t.Errorf("the next lease sees %s", s)
 	}
@@ -566,6 +566,6 @@ func TestSharedPoolKilled(t *testing.T) {
 	c := cmdtest.Dial(t, l.Instance.WSURL)
 	p.Cmd.Process.Kill()
 	p.Cmd.Wait()
-	c.Lost()
+	c.AwaitEnd()
 	w.Clean()
 }

@@ -25,7 +25,7 @@ func shows(t *testing.T, ws, site string) string {
 func TestPoolStates(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	site := cmdtest.Members(t)
+	site := cmdtest.LoginSite(t)
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	cmdtest.WriteFile(t, w.Dir+"/base.json",
 		`{"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"base"}]}]}`)
@@ -50,7 +50,7 @@ func TestPoolStates(t *testing.T) {
 	}
 	c := cmdtest.Dial(t, b.Instance.WSURL)
 	c.Ask("Browser.close", "{}") // the lease gets another session
-	c.Lost()
+	c.AwaitEnd()
 	cmdtest.Until(t, "a new session with the state", func() bool {
 		code, _ := cmdtest.Get(t, "GET", b.Instance.HTTPURL+"/json/version")
 		return code == 200

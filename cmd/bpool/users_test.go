@@ -62,8 +62,8 @@ func TestStatesOfAService(t *testing.T) {
 func TestStatesOfUsers(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	home, as := w.Other("bpool")
-	site := cmdtest.Members(t)
+	home, as := w.OtherUser("bpool")
+	site := cmdtest.LoginSite(t)
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	dir := w.Dir + "/xdg/btools/states"
 	token := func(value string) string {
@@ -160,7 +160,7 @@ func getAs(t *testing.T, uid int, url string) (code int, body string) {
 func TestSystemUnits(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	home, as := w.Other("bpool", "blaunch", "fakebrowser")
+	home, as := w.OtherUser("bpool", "blaunch", "fakebrowser")
 	unit := cmdtest.Unit(t, "bpool.socket", "bpool.socket.d/system.conf", "bpool.service.d/system.conf")
 	group, err := os.ReadFile(cmdtest.Root + "/scripts/systemd/btools.sysusers")
 	if err != nil || string(group) != "g "+unit["SocketGroup"]+" -\n" {

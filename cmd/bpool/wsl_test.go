@@ -16,7 +16,7 @@ import (
 // the browser there, and is all that has to end.
 func TestWSLPool(t *testing.T) {
 	t.Parallel()
-	w := cmdtest.New(t).Windows()
+	w := cmdtest.New(t).FakeWindows()
 	if err := os.Symlink(cmdtest.Bin+"/blaunch", w.Dir+"/windows/blaunch.exe"); err != nil {
 		t.Fatal(err)
 	}

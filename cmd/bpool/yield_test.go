@@ -15,9 +15,9 @@ import (
 // lease before did not use it.
 func TestPoolKeepsSessions(t *testing.T) {
 	t.Parallel()
-	site, files := cmdtest.Members(t), cmdtest.DownloadSite(t)
+	site, files := cmdtest.LoginSite(t), cmdtest.DownloadSite(t)
 	w := cmdtest.New(t)
-	w.Visitor(site)
+	w.SaveVisitor(site)
 	p := w.Shared("_A_INSTANCES=1", "_A_AFFINITY_IDLE=1ms", "_A_DOWNLOADS="+w.Dir+"/kept")
 	type leased struct {
 		cmdtest.Leased
@@ -57,14 +57,14 @@ func TestPoolKeepsSessions(t *testing.T) {
 	l := annLeases("visitor")
 	page := cmdtest.FirstPage(t, l.Instance.HTTPURL)
 	page.Open(site + "/login")
-	page.Shows("logged in")
+	page.AwaitTitle("logged in")
 	page.Open(site + "/inbox")
-	page.Shows("shows ann")
+	page.AwaitTitle("shows ann")
 	cmdtest.Click(t, l.Instance.WSURL, files, "file")
 	w.Downloads("bpool", l.Lease.ID, 1)
 	call(ann, "rest", map[string]any{"lease": l.Lease.ID})
 	other := call(bob, "hold", map[string]any{"keep": "bob", "state": "visitor"})
-	page.Lost()
+	page.AwaitEnd()
 	if got := shows(t, other.Instance.WSURL, site); other.Lease.Kept || !strings.HasPrefix(got, "shows nobody") {
 		t.Errorf("another holder has %+v, which shows %q", other.Lease, got)
 	}
@@ -81,7 +81,7 @@ func TestPoolKeepsSessions(t *testing.T) {
 	if l = annLeases("visitor"); !l.Lease.Kept {
 		t.Errorf("the next one: %+v, want a session that was kept", l.Lease)
 	}
-	cmdtest.FirstPage(t, l.Instance.HTTPURL).Shows("shows ann, s3cret-token, s3cret-key")
+	cmdtest.FirstPage(t, l.Instance.HTTPURL).AwaitTitle("shows ann, s3cret-token, s3cret-key")
 	if got := w.Downloads("bpool", l.Lease.ID, 1); !strings.HasPrefix(got, "report.txt complete") {
 		t.Errorf("its downloads are %q", got)
 	}

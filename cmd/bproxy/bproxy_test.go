@@ -71,7 +71,7 @@ func TestProxyOnRealBrowser(t *testing.T) {
 		pid = s.Instance.PID
 		syscall.Kill(pid, syscall.SIGKILL)
 		for _, c := range conns {
-			cmdtest.Closed(t, c)
+			cmdtest.AwaitClosed(t, c)
 		}
 		cmdtest.Until(t, "the status tells the end", func() bool {
 			s = p.Do("status")
@@ -102,7 +102,7 @@ func TestProxyCommands(t *testing.T) {
 	if s.Browser.Type != "chrome-headless-shell" || s.Status.Launches != 2 {
 		t.Errorf("launch --browser: %+v, want the second launch, a chrome-headless-shell", s)
 	}
-	cmdtest.Closed(t, c)
+	cmdtest.AwaitClosed(t, c)
 	args := func() string {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Do("launch").Instance.PID))
 		return string(b)
@@ -336,7 +336,7 @@ func TestProxyBrowserKilled(t *testing.T) {
 		go c.Write(make([]byte, 64<<20))
 		io.ReadFull(c, make([]byte, 1<<20))
 		syscall.Kill(p.Do("status").Instance.PID, syscall.SIGKILL)
-		cmdtest.Closed(t, c)
+		cmdtest.AwaitClosed(t, c)
 	})
 	t.Run("during a launch", func(t *testing.T) {
 		q := w.Proxy(fakeFlags("hang")...)
@@ -365,8 +365,8 @@ func TestProxyDeath(t *testing.T) {
 	c, _ := p.Socket("/")
 	open, _ := net.Dial("tcp", p.Addr)
 	p.Stop()
-	cmdtest.Closed(t, c)
-	cmdtest.Closed(t, open)
+	cmdtest.AwaitClosed(t, c)
+	cmdtest.AwaitClosed(t, open)
 	w.Clean()
 
 	for _, launching := range []bool{false, true} {
@@ -382,7 +382,7 @@ func TestProxyDeath(t *testing.T) {
 		p.Cmd.Process.Kill()
 		p.Cmd.Wait()
 		if !launching {
-			cmdtest.Closed(t, c)
+			cmdtest.AwaitClosed(t, c)
 		}
 		w.Clean()
 		w.Run("bproxy", "list").Wants(t, 0, "")
@@ -414,7 +414,7 @@ func TestProxyBrowserHangs(t *testing.T) {
 	if code, body := cmdtest.Get(t, "GET", p.URL+"/json/version"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
-	cmdtest.Closed(t, c)
+	cmdtest.AwaitClosed(t, c)
 	if s := p.Do("status"); s.Instance.PID == pid || !strings.Contains(s.Status.LastExit, "did not answer") {
 		t.Errorf("%+v, want another browser than pid %d, which did not answer", s, pid)
 	}
@@ -555,8 +555,8 @@ func TestProxyBadClients(t *testing.T) {
 			t.Errorf("beside 30 silent connections a request got %q, want 200", got)
 		}
 	})
-	cmdtest.Closed(t, slow)
-	cmdtest.Closed(t, silent)
+	cmdtest.AwaitClosed(t, slow)
+	cmdtest.AwaitClosed(t, silent)
 	p.Stop()
 	w.Clean()
 }
@@ -761,7 +761,7 @@ func TestProxySystemd(t *testing.T) {
 	f, _ := l.(*net.TCPListener).File()
 	defer f.Close()
 	defer l.Close()
-	socket, told := w.Notified()
+	socket, told := w.NotifySocket()
 	p := &cmdtest.Proxy{T: t, W: w, Cmd: w.Cmd("sh",
 		append([]string{"-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0"; exec bproxy "$@"`,
 			socket}, fakeFlags("")...)...)}
@@ -892,7 +892,7 @@ func TestFirefoxOutlivesLeases(t *testing.T) {
 			t.Errorf("round %d: %q, %v", round, b[:n], err)
 		}
 		w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
-		cmdtest.Closed(t, c)
+		cmdtest.AwaitClosed(t, c)
 		i := p.Status().Pools[0].Instances[0]
 		if pid == 0 {
 			pid = i.PID

@@ -96,14 +96,14 @@ func TestCast(t *testing.T) {
 	}
 	t.Run("of what shells offer", func(t *testing.T) {
 		one, port := []string{"one"}, strings.TrimPrefix(p.Addr, "127.0.0.1:")
-		w.Offers(map[string][]string{
+		w.CheckOffers(map[string][]string{
 			"bproxy session end ": one, "bproxy session new o": nil, "bproxy downloads ": one,
 			"bproxy state save x --from o": one, "bproxy --root-session=": one,
 			"bproxy session end --port 1 ": nil, "bproxy session end --port=" + port + " ": one,
 			"bproxy status ": {port}, "bproxy stop 1": nil, "bproxy watch --port=": {port}, "bproxy join --port ": nil,
 			"bproxy cast one --page " + id[:30]: {id}, "bproxy cast --page=" + id[:30]: nil,
 		})
-		w.Offers(map[string][]string{"bproxy cast ": one}, "bash") // the others offer files, too
+		w.CheckOffers(map[string][]string{"bproxy cast ": one}, "bash") // the others offer files, too
 		// At the port of a service that is not listed, systemd may listen.
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
@@ -117,7 +117,7 @@ func TestCast(t *testing.T) {
 			}
 		}()
 		other := fmt.Sprint(" --port ", l.Addr().(*net.TCPAddr).Port, " ")
-		w.Offers(map[string][]string{"bproxy session end" + other: nil, "bproxy cast one" + other + "--page ": nil,
+		w.CheckOffers(map[string][]string{"bproxy session end" + other: nil, "bproxy cast one" + other + "--page ": nil,
 			"bproxy join" + other: nil, "bproxy state show" + other + "x": nil}, "bash")
 		if got, n := state(), count(); got != before || n != pages {
 			t.Errorf("the page is %s and not %s, and there are %d targets, not %d", got, before, n, pages)

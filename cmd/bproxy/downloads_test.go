@@ -276,7 +276,7 @@ func TestKilledDuringDownload(t *testing.T) {
 		"bmcp": func(w *cmdtest.World) (string, *exec.Cmd) {
 			m := w.MCP([]string{"BTOOLS_BROWSER=chrome-headless-shell"}, "--headless", "--mcp",
 				cmdtest.Bin+"/fakechild {ws_endpoint}")
-			m.Lists("getenv")
+			m.AwaitTools("getenv")
 			ws := m.Tool("getenv", `{"session_id":"one","names":["BTOOLS_WS_URL"]}`).Text(w.T)
 			return strings.TrimSpace(ws), m.Cmd
 		},

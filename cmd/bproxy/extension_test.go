@@ -89,7 +89,7 @@ func TestExtensionFaults(t *testing.T) {
 				user.Ask("Target.closeTarget", `{"targetId":"`+x.TargetID+`"}`)
 			}
 		}
-		c.Lost()
+		c.AwaitEnd()
 		// An alarm wakes the worker every 30 s.
 		cmdtest.Until(t, "the browser is back, and the tabs of the client are closed", func() bool {
 			all := p.Joined()
@@ -106,7 +106,7 @@ func TestExtensionFaults(t *testing.T) {
 		}
 		p.Cmd.Process.Kill()
 		p.Cmd.Wait()
-		c.Lost()
+		c.AwaitEnd()
 		cmdtest.Until(t, "the tabs of the client are closed", func() bool {
 			return slices.Equal(cmdtest.Tabs(t, chrome),
 				before)
@@ -146,7 +146,7 @@ func TestExtensionFaults(t *testing.T) {
 		}
 		browser.AskUntilTold("Target.targetDestroyed")
 		process.Signal(syscall.SIGKILL)
-		browser.Lost()
+		browser.AwaitEnd()
 		cmdtest.Until(t, "the instance is gone", func() bool { return len(p.Joined()) == 0 })
 		state("stopped")
 		cmdtest.Until(t, "the watcher is told", func() bool {
@@ -220,7 +220,7 @@ func TestExtensionAllTabs(t *testing.T) {
 	user := cmdtest.Dial(t, chrome)
 	user.Ask("Target.createTarget", `{"url":"`+site+`/page?user"}`)
 	cmdtest.Until(t, "a client sees the tab of the user", func() bool {
-		return strings.Contains(cmdtest.Once(t, j.Instance.WSURL, "Target.getTargets", "{}"), "/page?user")
+		return strings.Contains(cmdtest.AskOnce(t, j.Instance.WSURL, "Target.getTargets", "{}"), "/page?user")
 	})
 	// The number of tabs is told when it changes, not with the next answer to a ping.
 	began := time.Now()
@@ -246,7 +246,7 @@ func TestExtensionAllTabs(t *testing.T) {
 		t.Errorf("the number of tabs was true after %v", took)
 	}
 	before := cmdtest.Tabs(t, chrome)
-	cmdtest.Once(t, j.Instance.WSURL, "Browser.close", "{}")
+	cmdtest.AskOnce(t, j.Instance.WSURL, "Browser.close", "{}")
 	if got := cmdtest.Tabs(t, chrome); !slices.Equal(got, before) {
 		t.Errorf("a client that closes the browser leaves the tabs %v of %v", got, before)
 	}

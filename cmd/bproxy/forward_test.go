@@ -57,7 +57,7 @@ func TestSessionProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := w.Run("bproxy", "status")
-	all := string(state) + status.Out + p.Errs.String() + strings.Join(w.Ours(), "\n")
+	all := string(state) + status.Out + p.Errs.String() + strings.Join(w.Processes(), "\n")
 	for _, secret := range []string{"s3cret", "w%C3%B6rd", "wörd"} {
 		if strings.Contains(all, secret) {
 			t.Errorf("a password is in the state file, the status, the log or an argument list:\n%s", all)

@@ -13,18 +13,18 @@ import (
 // client gets it back: the login, the page and the downloads.
 func TestHibernation(t *testing.T) {
 	t.Parallel()
-	site := cmdtest.Members(t)
+	site := cmdtest.LoginSite(t)
 	w := cmdtest.New(t)
-	changed := w.Visitor(site)
+	changed := w.SaveVisitor(site)
 	p := w.Proxy("--isolate", "--hibernate", "200ms", "--state", "visitor")
 	base := p.URL + "/session/agent"
 	c := cmdtest.FirstPage(t, base)
 	c.Open(site)
-	c.Shows("shows nobody, visitor, nothing")
+	c.AwaitTitle("shows nobody, visitor, nothing")
 	c.Open(site + "/login")
-	c.Shows("logged in")
+	c.AwaitTitle("logged in")
 	c.Open(site + "/inbox")
-	c.Shows("shows ann, s3cret-token, s3cret-key")
+	c.AwaitTitle("shows ann, s3cret-token, s3cret-key")
 	asleep := func() bool { return w.Run("bproxy", "session", "list", "-f", "session.hibernated").Out == "true\n" }
 	if asleep() {
 		t.Error("a session with a client was hibernated")
@@ -33,13 +33,13 @@ func TestHibernation(t *testing.T) {
 	cmdtest.Until(t, "the session is hibernated", asleep)
 	w.Run("bproxy", "downloads", "agent").Wants(t, 0, "")
 	w.Run("bproxy", "session", "new", "agent").Wants(t, 64, "already")
-	w.Offers(map[string][]string{"bproxy session end ": {"agent"}, "bproxy cast agent --page ": nil}, "bash")
+	w.CheckOffers(map[string][]string{"bproxy session end ": {"agent"}, "bproxy cast agent --page ": nil}, "bash")
 	if r := w.Run("bproxy", "session", "list", "-f", "session.restored_at"); strings.TrimSpace(r.Out) != "" {
 		t.Error("a completion has woken the session")
 	}
 
 	c = cmdtest.FirstPage(t, base)
-	c.Shows("shows ann, s3cret-token, s3cret-key")
+	c.AwaitTitle("shows ann, s3cret-token, s3cret-key")
 	if got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, site+"/inbox") {
 		t.Errorf("the page is at %s, want %s/inbox", got, site)
 	}
@@ -52,7 +52,7 @@ func TestHibernation(t *testing.T) {
 	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "the session is hibernated again", asleep)
 
-	w.Killed(p.Cmd)
+	w.KillHibernated(p.Cmd)
 }
 
 func TestHibernationNeedsSessions(t *testing.T) {

@@ -44,16 +44,16 @@ func TestIsolatedPort(t *testing.T) {
 		}
 	})
 	t.Run("a session sees its own pages, over any number of connections", func(t *testing.T) {
-		if got := cmdtest.Once(t, one, "Target.createTarget", `{"url":"about:blank#one"}`); !strings.Contains(got,
+		if got := cmdtest.AskOnce(t, one, "Target.createTarget", `{"url":"about:blank#one"}`); !strings.Contains(got,
 			"targetId") {
 			t.Fatalf("createTarget: %s, want a targetId", got)
 		}
-		got := cmdtest.Once(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`)
+		got := cmdtest.AskOnce(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`)
 		if strings.Contains(got, "#one") {
 			t.Errorf("a session sees a page of another: %s", got)
 		}
 		// A client that opens a connection for each command.
-		if got := cmdtest.Once(t, one, "Target.getTargets", `{}`); !strings.Contains(got, "#one") {
+		if got := cmdtest.AskOnce(t, one, "Target.getTargets", `{}`); !strings.Contains(got, "#one") {
 			t.Errorf("a new connection does not see the session's page: %s", got)
 		}
 	})
@@ -92,7 +92,7 @@ func TestIsolatedPort(t *testing.T) {
 	t.Run("session end disconnects, session new takes properties", func(t *testing.T) {
 		c := cmdtest.Dial(t, one)
 		w.Run("bproxy", "session", "end", "one").Wants(t, 0, "")
-		c.Lost()
+		c.AwaitEnd()
 		w.Run("bproxy", "session", "end", "one").Wants(t, 69, "no session \"one\"")
 		w.Run("bproxy", "session", "new", "two", "--tab-limit", "1").Wants(t, 64, "already a session \"two\"")
 		w.Run("bproxy", "session", "end", "two").Wants(t, 0, "")
@@ -106,9 +106,9 @@ func TestIsolatedPort(t *testing.T) {
 		if want := at + "/session/two/devtools/browser/two\t1\n"; two.Out != want {
 			t.Errorf("session new printed %q, want %q", two.Out, want)
 		}
-		cmdtest.Once(t, at+"/session/two/devtools/browser", "Target.createTarget", `{"url":"about:blank#new"}`)
+		cmdtest.AskOnce(t, at+"/session/two/devtools/browser", "Target.createTarget", `{"url":"about:blank#new"}`)
 		cmdtest.Until(t, "the session's own tab limit holds", func() bool {
-			got := cmdtest.Once(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`)
+			got := cmdtest.AskOnce(t, at+"/session/two/devtools/browser", "Target.getTargets", `{}`)
 			return strings.Count(got, `"type":"page"`) == 1 && strings.Contains(got, "#new")
 		})
 	})
@@ -117,7 +117,7 @@ func TestIsolatedPort(t *testing.T) {
 		if got := p.Sessions(); got != "" {
 			t.Errorf("after the end of all the sessions are %q", got)
 		}
-		if got := cmdtest.Once(t, one, "Target.getTargets", `{}`); strings.Contains(got, "#one") {
+		if got := cmdtest.AskOnce(t, one, "Target.getTargets", `{}`); strings.Contains(got, "#one") {
 			t.Errorf("a session that begins again has a page of before: %s", got)
 		}
 	})
@@ -206,7 +206,7 @@ func TestIsolatedToken(t *testing.T) {
 		}
 	}
 	at := "ws" + strings.TrimPrefix(p.URL, "http")
-	if got := cmdtest.Once(t, at+"/session/a/devtools/browser/a?token=secret", "Target.getTargets",
+	if got := cmdtest.AskOnce(t, at+"/session/a/devtools/browser/a?token=secret", "Target.getTargets",
 		`{}`); !strings.Contains(
 		got,
 		"about:blank#x") || strings.Contains(got, "secret") {
@@ -224,7 +224,7 @@ func TestIsolatedToken(t *testing.T) {
 // named is there again on the next one, logged in, at its page.
 func TestIsolatedBrowserKilled(t *testing.T) {
 	t.Parallel()
-	site := cmdtest.Members(t)
+	site := cmdtest.LoginSite(t)
 	w := cmdtest.New(t)
 	p := w.Proxy("--isolate")
 	at := "ws" + strings.TrimPrefix(p.URL, "http")
@@ -238,11 +238,11 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 	}
 	page := cmdtest.FirstPage(t, p.URL+"/session/one")
 	page.Open(site + "/login")
-	page.Shows("logged in")
+	page.AwaitTitle("logged in")
 	kept := func() {
 		t.Helper()
 		after := time.Now()
-		page.Shows("shows ann, s3cret-token, s3cret-key") // a use, so that a save follows one that has begun
+		page.AwaitTitle("shows ann, s3cret-token, s3cret-key") // a use, so that a save follows one that has begun
 		cmdtest.Until(t, "the session is kept", func() bool {
 			var at time.Time
 			list := w.Run("bproxy", "session", "list", "-f", "session.name,session.kept_at").Out
@@ -265,16 +265,16 @@ func TestIsolatedBrowserKilled(t *testing.T) {
 		},
 	} {
 		page.Open(site + "/inbox")
-		page.Shows("shows ann, s3cret-token, s3cret-key")
+		page.AwaitTitle("shows ann, s3cret-token, s3cret-key")
 		kept()
 		end()
 		for _, c := range all {
-			c.Lost()
+			c.AwaitEnd()
 		}
 		all = nil
-		page.Lost()
+		page.AwaitEnd()
 		page = cmdtest.FirstPage(t, p.URL+"/session/one")
-		page.Shows("shows ann, s3cret-token, s3cret-key")
+		page.AwaitTitle("shows ann, s3cret-token, s3cret-key")
 		got := page.Ask("Runtime.evaluate", `{"expression":"location.href"}`)
 		if !strings.Contains(got, site+"/inbox") {
 			t.Errorf("the page is at %s, want %s/inbox", got, site)
@@ -321,8 +321,8 @@ func TestIsolatedTarget(t *testing.T) {
 			t.Errorf("it does not warn once of the browser's own port:\n%s", got)
 		}
 		p.Cmd.Process.Signal(sig)
-		one.Lost()
-		two.Lost()
+		one.AwaitEnd()
+		two.AwaitEnd()
 		p.Cmd.Wait()
 		cmdtest.Until(t, "no context is left", func() bool { return contexts() == 0 })
 	}
@@ -338,7 +338,7 @@ func TestIsolatedTargetKilled(t *testing.T) {
 	url := "ws" + strings.TrimPrefix(p.URL, "http") + "/session/one/devtools/browser/one"
 	c := cmdtest.Dial(t, url)
 	syscall.Kill(x.Instance.PID, syscall.SIGKILL)
-	c.Lost()
+	c.AwaitEnd()
 	cmdtest.Until(t, "bproxy says that there is no browser", func() bool {
 		code, body := cmdtest.Get(t, "GET", p.URL+"/session/one/json/list")
 		return code == 502 && strings.Contains(body, "error")
@@ -347,13 +347,13 @@ func TestIsolatedTargetKilled(t *testing.T) {
 	cmdtest.Parse(t, w.Pipe(fmt.Sprintf(`{"v":1,"port":%d}`+"\n", x.Instance.Port), "blaunch", "--browser",
 		"chrome-headless-shell"))
 	for range 3 {
-		if got := cmdtest.Once(t, url, "Target.createTarget", `{"url":"about:blank#new"}`); !strings.Contains(got,
+		if got := cmdtest.AskOnce(t, url, "Target.createTarget", `{"url":"about:blank#new"}`); !strings.Contains(got,
 			"targetId") {
 			t.Errorf("%s\nlacks %q", got, "targetId")
 		}
 	}
 	cmdtest.Until(t, "--tab-limit holds", func() bool {
-		return strings.Count(cmdtest.Once(t, url, "Target.getTargets", `{}`), `"type":"page"`) == 2
+		return strings.Count(cmdtest.AskOnce(t, url, "Target.getTargets", `{}`), `"type":"page"`) == 2
 	})
 	p.Stop()
 }
@@ -367,7 +367,7 @@ func TestIsolatedProxyKilled(t *testing.T) {
 	c.Ask("Target.createTarget", `{"url":"about:blank"}`)
 	p.Cmd.Process.Kill()
 	p.Cmd.Wait()
-	c.Lost()
+	c.AwaitEnd()
 	w.Clean()
 }
 
@@ -381,24 +381,24 @@ func TestDefaultSession(t *testing.T) {
 	args := []string{"--isolate", "--default-session", "me", "--profile", w.Dir + "/profile"}
 	p := w.Proxy(args...)
 	at := "ws" + strings.TrimPrefix(p.URL, "http")
-	if got := cmdtest.Once(t, at+"/session/me/devtools/browser", "Storage.setCookies", cookie); strings.Contains(got,
+	if got := cmdtest.AskOnce(t, at+"/session/me/devtools/browser", "Storage.setCookies", cookie); strings.Contains(got,
 		"error") {
 		t.Fatalf("setCookies: %s", got)
 	}
-	if got := cmdtest.Once(t, at+"/session/other/devtools/browser", "Storage.getCookies", `{}`); strings.Contains(got,
-		"kept") {
+	got := cmdtest.AskOnce(t, at+"/session/other/devtools/browser", "Storage.getCookies", `{}`)
+	if strings.Contains(got, "kept") {
 		t.Errorf("another session has the profile's cookie: %s", got)
 	}
-	foreign := cmdtest.Once(t, at+"/session/other/devtools/browser", "Target.createTarget",
+	foreign := cmdtest.AskOnce(t, at+"/session/other/devtools/browser", "Target.createTarget",
 		`{"url":"about:blank#other"}`)
-	if got := cmdtest.Once(t, at+"/session/me/devtools/browser", "Target.getTargets", `{}`); strings.Contains(got,
+	if got := cmdtest.AskOnce(t, at+"/session/me/devtools/browser", "Target.getTargets", `{}`); strings.Contains(got,
 		"#other") {
 		t.Errorf("the session with the profile sees another's page, %s: %s", foreign, got)
 	}
 	p.Stop()
 	p = w.Proxy(args...)
 	at = "ws" + strings.TrimPrefix(p.URL, "http")
-	if got := cmdtest.Once(t, at+"/session/me/devtools/browser", "Storage.getCookies", `{}`); !strings.Contains(got,
+	if got := cmdtest.AskOnce(t, at+"/session/me/devtools/browser", "Storage.getCookies", `{}`); !strings.Contains(got,
 		"kept") {
 		t.Errorf("the profile's cookie is gone after a restart: %s", got)
 	}
@@ -430,7 +430,7 @@ func TestDefaultSession(t *testing.T) {
 	}
 	// Its end leaves the profile, and the next use finds it.
 	w.Run("bproxy", "session", "end", "me").Wants(t, 0, "")
-	if got := cmdtest.Once(t, at+"/session/me/devtools/browser", "Storage.getCookies", `{}`); !strings.Contains(got,
+	if got := cmdtest.AskOnce(t, at+"/session/me/devtools/browser", "Storage.getCookies", `{}`); !strings.Contains(got,
 		"kept") {
 		t.Errorf("the profile's cookie is gone after the end of its session: %s", got)
 	}
@@ -445,7 +445,7 @@ func TestIsolatedIdle(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Proxy("--isolate", "--idle", "300ms", "--session-grace", "0s", "--idle-by", "connections")
 	at := "ws" + strings.TrimPrefix(p.URL, "http")
-	cmdtest.Once(t, at+"/session/one/devtools/browser", "Browser.getVersion", `{}`)
+	cmdtest.AskOnce(t, at+"/session/one/devtools/browser", "Browser.getVersion", `{}`)
 	time.Sleep(time.Second) // longer than --idle: what is tested is that nothing happens
 	if s := p.Do("status"); s.Status.State != "ready" {
 		t.Errorf("the browser ended under a session: %+v", s.Status)
@@ -476,11 +476,11 @@ func TestIsolatedIdleByTraffic(t *testing.T) {
 	if time.Since(began) < 2*idle || p.Do("status").Status.State != "ready" {
 		t.Errorf("the browser was stopped under a client that waits: %+v", p.Do("status").Status)
 	}
-	silent.Lost()
-	waiting.Lost()
+	silent.AwaitEnd()
+	waiting.AwaitEnd()
 	cmdtest.Until(t, "the browser ends", func() bool { return p.Do("status").Status.State == "stopped" })
 	before := p.Do("status").Status.Launches
-	cmdtest.Once(t, at+"browser", "Browser.getVersion", `{}`)
+	cmdtest.AskOnce(t, at+"browser", "Browser.getVersion", `{}`)
 	if s := p.Do("status"); s.Status.Launches != before+1 {
 		t.Errorf("the next command has launched no other browser: %+v", s)
 	}
@@ -514,7 +514,7 @@ func TestIdleDownload(t *testing.T) {
 		t.Errorf("the browser was stopped while it downloads a file: %+v", s.Status)
 	}
 	close(finish)
-	c.Lost()
+	c.AwaitEnd()
 	cmdtest.Until(t, "the browser ends", func() bool { return p.Do("status").Status.State == "stopped" })
 	p.Stop()
 	w.Clean()
@@ -541,8 +541,8 @@ func TestPortOfASession(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Proxy("--isolate", "--root-session", "me", "--default-session", "me")
 	at := "ws" + strings.TrimPrefix(p.URL, "http")
-	cmdtest.Once(t, at+"/devtools/browser", "Target.createTarget", `{"url":"about:blank#mine"}`)
-	cmdtest.Once(t, at+"/session/other/devtools/browser", "Target.createTarget", `{"url":"about:blank#other"}`)
+	cmdtest.AskOnce(t, at+"/devtools/browser", "Target.createTarget", `{"url":"about:blank#mine"}`)
+	cmdtest.AskOnce(t, at+"/session/other/devtools/browser", "Target.createTarget", `{"url":"about:blank#other"}`)
 	for _, target := range []string{p.URL + "/session/other", at + "/session/other/devtools/browser/other"} {
 		alone := w.Proxy("--target", target)
 		for _, c := range []struct{ url, has, lacks string }{
@@ -558,7 +558,7 @@ func TestPortOfASession(t *testing.T) {
 				t.Errorf("%s says that its WebSocket is %q", c.url, ws)
 				continue
 			}
-			if got := cmdtest.Once(t, ws, "Target.getTargets", `{}`); !strings.Contains(got, c.has) ||
+			if got := cmdtest.AskOnce(t, ws, "Target.getTargets", `{}`); !strings.Contains(got, c.has) ||
 				strings.Contains(got, c.lacks) {
 				t.Errorf("%s has the targets %s, want %q and not %q", ws, got, c.has, c.lacks)
 			}
@@ -570,7 +570,7 @@ func TestPortOfASession(t *testing.T) {
 			"ws"+strings.TrimPrefix(alone.URL, "http")+"/devtools/page/") {
 			t.Fatalf("the pages are %s, want addresses of %s", body, alone.URL)
 		}
-		if got := cmdtest.Once(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(got,
+		if got := cmdtest.AskOnce(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(got,
 			"42") {
 			t.Errorf("%s\nlacks %q", got, "42")
 		}

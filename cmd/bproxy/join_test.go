@@ -19,7 +19,8 @@ func TestJoin(t *testing.T) {
 	w.Run("bproxy", "join").Wants(t, 69, "no bproxy hub is running")
 	p, chrome, process, j := w.WithJoined()
 	hub := []string{p.URL[strings.LastIndex(p.URL, ":")+1:]}
-	w.Offers(map[string][]string{"bproxy join ": {j.Instance.ID}, "bproxy join --port ": hub, "blaunch --hub=": hub})
+	w.CheckOffers(map[string][]string{"bproxy join ": {j.Instance.ID}, "bproxy join --port ": hub,
+		"blaunch --hub=": hub})
 	before := cmdtest.Tabs(t, chrome)
 	first := w.Join("--session")
 	i := first.Instance
@@ -55,7 +56,7 @@ func TestJoin(t *testing.T) {
 			chrome), before)
 	})
 	second := w.Join(i.ID)
-	w.Offers(map[string][]string{"bproxy join ": nil}, "bash") // it is claimed
+	w.CheckOffers(map[string][]string{"bproxy join ": nil}, "bash") // it is claimed
 	if second.Instance.ID != i.ID || second.Instance.HTTPURL != p.URL+"/session/"+i.ID {
 		t.Errorf("the record has %+v, want the browser %s", second.Instance, i.ID)
 	}

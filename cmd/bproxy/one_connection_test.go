@@ -61,14 +61,14 @@ func TestOneConnectionIsVerbatim(t *testing.T) {
 	if code, body := cmdtest.Get(t, "GET", p.URL+"/json/close/"+id); code != 200 {
 		t.Errorf("/json/close: %d %s", code, body)
 	}
-	page.Lost()
+	page.AwaitEnd()
 	if _, resp := p.Socket("/devtools/page/none"); resp.StatusCode != 500 {
 		t.Errorf("a page that there is not: %s", resp.Status)
 	}
 	if s := p.Do("status"); s.Status.State != "foreign" {
 		t.Errorf("it is well: %+v", s)
 	}
-	chrome.Asked(t, 2, 1) // one of them by ourselves
+	chrome.CheckAsked(t, 2, 1) // one of them by ourselves
 	p.Stop()
 	trace, _ := os.ReadFile(w.Dir + "/trace")
 	for _, line := range []string{`"connection":1,"opened":"/devtools/browser"}`,
@@ -103,7 +103,7 @@ func TestOneConnectionEnds(t *testing.T) {
 	cmdtest.Until(t, "one context is left", func() bool { return contexts() == 1 })
 	p.Cmd.Process.Kill()
 	p.Cmd.Wait()
-	two.Lost()
+	two.AwaitEnd()
 	cmdtest.Until(t, "no context is left", func() bool { return contexts() == 0 })
 }
 
@@ -176,14 +176,14 @@ func TestOneConnectionByFile(t *testing.T) {
 	c := cmdtest.Dial(t, "ws://"+p.Addr)
 	c.Ask("Browser.getVersion", "{}")
 	point(second)
-	cmdtest.Once(t, "ws://"+p.Addr, "Browser.getVersion", "{}")
-	first.Asked(t, 1, 0)
-	second.Asked(t, 0, 0)
+	cmdtest.AskOnce(t, "ws://"+p.Addr, "Browser.getVersion", "{}")
+	first.CheckAsked(t, 1, 0)
+	second.CheckAsked(t, 0, 0)
 	syscall.Kill(first.PID, syscall.SIGKILL)
-	c.Lost()
-	cmdtest.Once(t, "ws://"+p.Addr, "Browser.getVersion", "{}")
-	first.Asked(t, 1, 0)
-	second.Asked(t, 1, 0)
+	c.AwaitEnd()
+	cmdtest.AskOnce(t, "ws://"+p.Addr, "Browser.getVersion", "{}")
+	first.CheckAsked(t, 1, 0)
+	second.CheckAsked(t, 1, 0)
 	p.Stop()
 }
 
@@ -197,7 +197,7 @@ func TestOneConnectionAgain(t *testing.T) {
 	c := cmdtest.Dial(t, "ws://"+p.Addr)
 	c.Ask("Browser.getVersion", "{}")
 	syscall.Kill(x.Instance.PID, syscall.SIGKILL)
-	c.Lost()
+	c.AwaitEnd()
 	cmdtest.Until(t, "the browser is unresponsive",
 		func() bool { return p.Do("status").Status.State == "unresponsive" })
 	if code, body := cmdtest.Get(t, "GET", p.URL+"/json/version"); code != 502 || !strings.Contains(body,
@@ -206,7 +206,7 @@ func TestOneConnectionAgain(t *testing.T) {
 	}
 	w.Run("blaunch", "stop", "--all")
 	cmdtest.Parse(t, w.Pipe(fmt.Sprintf(`{"v":1,"port":%d}`+"\n", x.Instance.Port), "blaunch"))
-	cmdtest.Once(t, "ws://"+p.Addr, "Browser.getVersion", "{}")
+	cmdtest.AskOnce(t, "ws://"+p.Addr, "Browser.getVersion", "{}")
 	cmdtest.Until(t, "it is well again", func() bool { return p.Do("status").Status.State == "foreign" })
 	p.Stop()
 }
@@ -254,7 +254,7 @@ func TestOneConnectionCrowd(t *testing.T) {
 		})
 	}
 	all.Wait()
-	chrome.Asked(t, 1, 0)
+	chrome.CheckAsked(t, 1, 0)
 	began := time.Now()
 	p.Stop()
 	if took := time.Since(began); took > cmdtest.Patience/2 {

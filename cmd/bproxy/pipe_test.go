@@ -60,19 +60,19 @@ func TestIsolatedBrowserHasNoPort(t *testing.T) {
 	}
 
 	syscall.Kill(supervisor, syscall.SIGKILL)
-	c.Lost()
+	c.AwaitEnd()
 	gone(pid)
 	c = cmdtest.Dial(t, at)
 	c.Ask("Browser.getVersion", "{}")
 
 	pid = p.Do("status").Instance.PID
 	syscall.Kill(pid, syscall.SIGKILL)
-	c.Lost()
+	c.AwaitEnd()
 	c = cmdtest.Dial(t, at)
 	c.Ask("Browser.getVersion", "{}")
 
 	p.Stop()
-	c.Lost()
+	c.AwaitEnd()
 	w.Clean()
 	if _, err := os.Lstat(w.Dir + "/profile/SingletonLock"); err == nil {
 		t.Error("the browser did not end well: it has left its lock in the profile")
@@ -83,7 +83,7 @@ func TestIsolatedBrowserHasNoPort(t *testing.T) {
 	c.Ask("Browser.getVersion", "{}")
 	p.Cmd.Process.Kill()
 	p.Cmd.Wait()
-	c.Lost()
+	c.AwaitEnd()
 	w.Clean()
 }
 

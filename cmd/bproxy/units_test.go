@@ -16,7 +16,7 @@ import (
 func TestSystemUnit(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	home, as := w.Other("bproxy", "blaunch", "fakebrowser")
+	home, as := w.OtherUser("bproxy", "blaunch", "fakebrowser")
 	unit := cmdtest.Unit(t, "bproxy.service", "bproxy.service.d/system.conf")
 	command, ok := strings.CutPrefix(unit["ExecStart"], "/usr/local/bin/")
 	if !ok {

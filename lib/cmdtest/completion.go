@@ -61,9 +61,9 @@ cat $OUT`,
 
 var flagBefore = regexp.MustCompile(`^--[a-z-]+=`)
 
-// Offers checks what each shell, or each of these, offers at the end of command
+// CheckOffers checks what each shell, or each of these, offers at the end of command
 // lines; of flags those that are wanted, of files the last part of their paths.
-func (w *World) Offers(lines map[string][]string, shells ...string) {
+func (w *World) CheckOffers(lines map[string][]string, shells ...string) {
 	w.T.Helper()
 	os.Mkdir(w.Dir+"/fish", 0o700)
 	programs, _ := filepath.Glob(Root + "/cmd/*/main.go")

@@ -68,9 +68,9 @@ func (w *World) Consent() *Consent {
 	return c
 }
 
-// Asked asserts how often the user was asked so far, and how many requests of
+// CheckAsked asserts how often the user was asked so far, and how many requests of
 // /json there were.
-func (c *Consent) Asked(t *testing.T, questions, requests int) {
+func (c *Consent) CheckAsked(t *testing.T, questions, requests int) {
 	t.Helper()
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

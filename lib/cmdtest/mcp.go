@@ -46,7 +46,7 @@ func (w *World) Attach(c *exec.Cmd) *MCP {
 	m.In, _ = m.Cmd.StdinPipe()
 	out := StartRead(w.T, m.Cmd)
 	go m.read(out)
-	Ends(w.T, c, &m.Errs, func() {
+	StopAtEnd(w.T, c, &m.Errs, func() {
 		m.In.Close()
 		c.Process.Signal(syscall.SIGTERM)
 		m.Wait()
@@ -65,19 +65,19 @@ func (m *MCP) read(out io.Reader) {
 	}
 }
 
-// MCP starts a bmcp and greets it; its browser is fake.
+// MCP starts a bmcp and a session with it; its browser is fake.
 func (w *World) MCP(env []string, args ...string) *MCP {
 	w.T.Helper()
 	m := w.StartMCP(slices.Concat([]string{"BTOOLS_BROWSER=" + Bin + "/fakebrowser"}, env), args...)
-	m.Greet(`{"roots":{},"sampling":{},"elicitation":{}}`)
+	m.Initialize(`{"roots":{},"sampling":{},"elicitation":{}}`)
 	return m
 }
 
 // FakeChild is the command of a child that takes an endpoint.
 func FakeChild() string { return Bin + "/fakechild {cdp_endpoint}" }
 
-// Greet is the start of a session, with these capabilities of the host.
-func (m *MCP) Greet(capabilities string) *RPC {
+// Initialize starts a session with these capabilities of the host, and returns the answer.
+func (m *MCP) Initialize(capabilities string) *RPC {
 	m.T.Helper()
 	r := m.Call("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+
 		`,"clientInfo":{"name":"test","version":"1"}}`)
@@ -177,10 +177,10 @@ func (m *MCP) Tools() (names []string) {
 	return m.Call("tools/list", "{}").toolNames(m.T)
 }
 
-// Lists waits until tools are listed. What a child is has to be started, and
-// perhaps to be fetched, which on a busy machine takes longer than bmcp's first
-// list waits for it; a tool that is not known yet could not be called.
-func (m *MCP) Lists(tools ...string) {
+// AwaitTools waits until tools are listed. A child has to be started, and perhaps
+// to be fetched, which on a busy machine takes longer than bmcp's first list waits
+// for it; a tool that is not known yet could not be called.
+func (m *MCP) AwaitTools(tools ...string) {
 	m.T.Helper()
 	listed(m.T, tools, m.Tools)
 }
@@ -232,8 +232,8 @@ func (r *RPC) Tool(t *testing.T) (x ToolResult) {
 	return x
 }
 
-// Fine reads the result of a tool that is to succeed.
-func (r *RPC) Fine(t *testing.T) ToolResult {
+// MustSucceed asserts that a tool has succeeded, and returns its result.
+func (r *RPC) MustSucceed(t *testing.T) ToolResult {
 	t.Helper()
 	x := r.Tool(t)
 	if x.IsError {
@@ -242,8 +242,8 @@ func (r *RPC) Fine(t *testing.T) ToolResult {
 	return x
 }
 
-// Fails asserts that a tool has failed, and that its text says why.
-func (r *RPC) Fails(t *testing.T, why string) {
+// MustFail asserts that a tool has failed, and that its text says why.
+func (r *RPC) MustFail(t *testing.T, why string) {
 	t.Helper()
 	if x := r.Tool(t); !x.IsError || !strings.Contains(x.Text(), why) {
 		t.Errorf("got %.2000s, want an error with %q", r.Line, why)
@@ -326,20 +326,20 @@ func (w *World) Builtin(args ...string) *MCP {
 		w.T.Fatal("there is no directory for files")
 	}
 	m := w.Attach(c)
-	m.Greet(`{}`)
+	m.Initialize(`{}`)
 	return m
 }
 
-// Did calls a tool that is to succeed.
-func (m *MCP) Did(tool, format string, args ...any) ToolResult {
+// MustTool calls a tool, asserts that it succeeds, and returns its result.
+func (m *MCP) MustTool(tool, format string, args ...any) ToolResult {
 	m.T.Helper()
-	return m.Tool(tool, fmt.Sprintf(format, args...)).Fine(m.T)
+	return m.Tool(tool, fmt.Sprintf(format, args...)).MustSucceed(m.T)
 }
 
-// Refused calls a tool that is to fail, and looks for a part of its error.
-func (m *MCP) Refused(want, tool, format string, args ...any) {
+// MustFail calls a tool, and asserts that it fails with this part of the error.
+func (m *MCP) MustFail(want, tool, format string, args ...any) {
 	m.T.Helper()
-	m.Tool(tool, fmt.Sprintf(format, args...)).Fails(m.T, want)
+	m.Tool(tool, fmt.Sprintf(format, args...)).MustFail(m.T, want)
 }
 
 // BrowserChildren are the arguments for two servers that drive one browser: the
@@ -350,8 +350,8 @@ func BrowserChildren(t *testing.T) []string {
 		"--no-usage-statistics --no-performance-crux"}
 }
 
-// Title waits until the page of an agent has a title.
-func (m *MCP) Title(want string) {
+// AwaitTitle waits until the page of an agent has a title.
+func (m *MCP) AwaitTitle(want string) {
 	m.T.Helper()
 	Until(m.T, "the title is "+want, func() bool {
 		return strings.Contains(m.Tool("browser_evaluate", `{"function":"() => document.title"}`).Line, want)

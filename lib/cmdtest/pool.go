@@ -94,9 +94,9 @@ func (p *Pool) Status() (s PoolStatus) {
 	return s
 }
 
-// Kept waits until leases would come back as they were after a time, which were used
+// AwaitKept waits until leases would come back as they were after a time, which were used
 // since.
-func (p *Pool) Kept(after time.Time, leases ...Leased) {
+func (p *Pool) AwaitKept(after time.Time, leases ...Leased) {
 	p.T.Helper()
 	Until(p.T, "the sessions are kept", func() bool {
 		kept := 0
@@ -147,14 +147,14 @@ func (p *Pool) PID(instance int) int { return p.Status().Pools[0].Instances[inst
 // Targets are what the holder of a lease sees.
 func (l Leased) Targets(t *testing.T) string {
 	t.Helper()
-	return Once(t, l.Instance.WSURL, "Target.getTargets", "{}")
+	return AskOnce(t, l.Instance.WSURL, "Target.getTargets", "{}")
 }
 
 // NewPage is the command that opens a page.
 const NewPage = "Target.createTarget"
 
-// Spares waits until this many sessions of A are ready for leases to come.
-func (p *Pool) Spares(n int) {
+// AwaitSpares waits until this many sessions of A are ready for leases to come.
+func (p *Pool) AwaitSpares(n int) {
 	p.T.Helper()
 	Until(p.T, fmt.Sprintf("%d sessions are ready", n), func() bool {
 		_, metrics := Get(p.T, "GET", p.HTTP+"/metrics")

@@ -121,8 +121,8 @@ func (p *Proxy) Sessions() string {
 	return strings.Join(strings.Fields(r.Out), " ")
 }
 
-// Closed waits for the other side to end a connection.
-func Closed(t *testing.T, c net.Conn) {
+// AwaitClosed waits for the other side to end a connection.
+func AwaitClosed(t *testing.T, c net.Conn) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(Patience))
 	if _, err := io.Copy(io.Discard, c); err != nil && os.IsTimeout(err) {
@@ -130,10 +130,10 @@ func Closed(t *testing.T, c net.Conn) {
 	}
 }
 
-// Launched asserts how many browsers the proxy has launched by now, that the
+// CheckLaunched asserts how many browsers the proxy has launched by now, that the
 // last of them is the only one that runs (no client has its own), and how many
 // clients it has. One that has just left may take a moment to be seen to.
-func (p *Proxy) Launched(launches, clients int) (s ProxyStatus) {
+func (p *Proxy) CheckLaunched(launches, clients int) (s ProxyStatus) {
 	p.T.Helper()
 	Until(p.T, fmt.Sprintf("%d clients", clients), func() bool {
 		s = p.Do("status")
@@ -143,7 +143,7 @@ func (p *Proxy) Launched(launches, clients int) (s ProxyStatus) {
 		p.T.Errorf("want launch %d: %+v", launches, s)
 	}
 	var browsers []string
-	for _, o := range p.W.Ours() {
+	for _, o := range p.W.Processes() {
 		if strings.Contains(o, "--user-data-dir") && !strings.Contains(o, "--type=") {
 			browsers = append(browsers, o)
 		}

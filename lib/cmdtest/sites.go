@@ -184,8 +184,8 @@ func IsolatedSite(t *testing.T) string {
 	})
 }
 
-// Titled serves pages whose title is their path.
-func Titled(t *testing.T) string {
+// TitledSite serves pages whose title is their path.
+func TitledSite(t *testing.T) string {
 	t.Helper()
 	return Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -193,12 +193,12 @@ func Titled(t *testing.T) string {
 	})
 }
 
-// Members is a site whose pages show who has logged in, as its server, its first
+// LoginSite serves a site whose pages show who has logged in, as its server, its first
 // script and its database know.
-func Members(t *testing.T) string { return new(Presence).Members(t) }
+func LoginSite(t *testing.T) string { return new(Presence).LoginSite(t) }
 
-// Members is the same site, whose open pages are known.
-func (p *Presence) Members(t *testing.T) string {
+// LoginSite serves the same site, whose open pages are known.
+func (p *Presence) LoginSite(t *testing.T) string {
 	return p.Site(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "text/html")
 		if r.URL.Path == "/login" {
@@ -233,9 +233,9 @@ func (p *Presence) Members(t *testing.T) string {
 	})
 }
 
-// Observed is a site whose page tells the server when it is hidden; was reports
+// ObservedSite serves a site whose page tells the server when it is hidden; was reports
 // whether it did.
-func Observed(t *testing.T) (url string, was func() bool) {
+func ObservedSite(t *testing.T) (url string, was func() bool) {
 	var hidden atomic.Bool
 	s := Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hidden" {

@@ -26,16 +26,16 @@ type WebHost struct {
 	last    int
 }
 
-// NewWebHost greets bmcp, as a host that can be asked.
+// NewWebHost starts a session as a host that can be asked.
 func NewWebHost(t *testing.T, url string) *WebHost {
 	t.Helper()
-	return GreetWeb(t, url, `{"elicitation":{}}`)
+	return InitializeWeb(t, url, `{"elicitation":{}}`)
 }
 
-// GreetWeb greets bmcp as a host with these capabilities.
-func GreetWeb(t *testing.T, url, capabilities string) *WebHost {
+// InitializeWeb starts a session as a host with these capabilities.
+func InitializeWeb(t *testing.T, url, capabilities string) *WebHost {
 	t.Helper()
-	_, h, body := Post(t, url, nil, strings.Replace(Greeting("2025-11-25"), `{"elicitation":{}}`, capabilities, 1))
+	_, h, body := Post(t, url, nil, strings.Replace(FirstRequest("2025-11-25"), `{"elicitation":{}}`, capabilities, 1))
 	host := &WebHost{T: t, Url: url, Session: h.Get("Mcp-Session-Id")}
 	if host.Session == "" {
 		t.Fatalf("got %v, want a session", body)
@@ -66,8 +66,8 @@ func (h *WebHost) Ask(method, params string) (answer *RPC, before []*RPC) {
 	return &RPC{Line: body, Error: &RPCError{Message: body}}, before
 }
 
-// Lists waits until tools are listed, as mcp.lists does.
-func (h *WebHost) Lists(tools ...string) {
+// AwaitTools waits until tools are listed, as that of MCP does.
+func (h *WebHost) AwaitTools(tools ...string) {
 	h.T.Helper()
 	listed(h.T, tools, func() []string {
 		r, _ := h.Ask("tools/list", "{}")
@@ -85,8 +85,8 @@ func (h *WebHost) Tool(name, args string) ToolResult {
 	return r.Tool(h.T)
 }
 
-// Leaves ends the session.
-func (h *WebHost) Leaves() {
+// EndSession ends the session.
+func (h *WebHost) EndSession() {
 	h.T.Helper()
 	r, _ := http.NewRequest("DELETE", h.Url, nil)
 	r.Header.Set("Mcp-Session-Id", h.Session)
@@ -106,7 +106,7 @@ func (w *World) ServeMCP(env []string, args ...string) (url string, stop func())
 	}
 }
 
-// WebMCP is serveMCP, whose process is the caller's to end.
+// WebMCP does what ServeMCP does, but its caller ends the process.
 func (w *World) WebMCP(env []string, args ...string) (url string, s *exec.Cmd) {
 	w.T.Helper()
 	s = w.Cmd("bmcp", append([]string{"--http", "0", "-f", "mcp.url"}, args...)...)
@@ -114,7 +114,7 @@ func (w *World) WebMCP(env []string, args ...string) (url string, s *exec.Cmd) {
 	said := &tail.Tail{Max: 16 << 10}
 	s.Stderr = said
 	out := StartRead(w.T, s)
-	Ends(w.T, s, said, func() { Terminate(s) })
+	StopAtEnd(w.T, s, said, func() { Terminate(s) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		w.T.Fatal(err)
@@ -122,8 +122,8 @@ func (w *World) WebMCP(env []string, args ...string) (url string, s *exec.Cmd) {
 	return strings.TrimSpace(line), s
 }
 
-// Greeting is the first request of a host.
-func Greeting(version string) string {
+// FirstRequest returns the first request of a host.
+func FirstRequest(version string) string {
 	return `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + version +
 		`","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}}`
 }

@@ -89,8 +89,8 @@ func (c *Wire) AskUntilTold(method string) {
 	})
 }
 
-// Lost waits until the connection has ended.
-func (c *Wire) Lost() {
+// AwaitEnd waits until the connection has ended.
+func (c *Wire) AwaitEnd() {
 	c.T.Helper()
 	ended := make(chan struct{})
 	go func() {
@@ -108,8 +108,8 @@ func (c *Wire) Lost() {
 	}
 }
 
-// Once connects, has a command done, and leaves.
-func Once(t *testing.T, url, method, params string) string {
+// AskOnce connects, has a command done, and leaves.
+func AskOnce(t *testing.T, url, method, params string) string {
 	t.Helper()
 	c := Dial(t, url)
 	defer c.Conn.Close(websocket.Normal, "")
@@ -129,8 +129,8 @@ func FirstPage(t *testing.T, base string) *Wire {
 	return Dial(t, fields[1])
 }
 
-// Shows waits until a page's title has some text.
-func (c *Wire) Shows(title string) {
+// AwaitTitle waits until a page's title has some text.
+func (c *Wire) AwaitTitle(title string) {
 	c.T.Helper()
 	Until(c.T, "the page shows "+title, func() bool {
 		return strings.Contains(c.Ask("Runtime.evaluate", `{"expression":"document.title"}`), title)
@@ -143,9 +143,9 @@ func (c *Wire) Open(url string) {
 	c.Ask("Page.navigate", fmt.Sprintf(`{"url":%q}`, url))
 }
 
-// Visitor saves a login for a site of members, which is not that of a member. It
+// SaveVisitor saves a login for a site of members, which is not that of a member. It
 // returns what reports whether it has changed.
-func (w *World) Visitor(site string) (changed func() bool) {
+func (w *World) SaveVisitor(site string) (changed func() bool) {
 	w.T.Helper()
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	WriteFile(w.T, w.Dir+"/visitor.json",
@@ -159,7 +159,7 @@ func (w *World) Visitor(site string) (changed func() bool) {
 // Click has the first page of a session click on an element.
 func Click(t *testing.T, ws, page, id string) {
 	t.Helper()
-	target := Once(t, ws, NewPage, fmt.Sprintf(`{"url":%q}`, page))
+	target := AskOnce(t, ws, NewPage, fmt.Sprintf(`{"url":%q}`, page))
 	var made struct {
 		Result struct {
 			TargetID string `json:"targetId"`

@@ -140,9 +140,9 @@ func StartRead(t *testing.T, c *exec.Cmd) io.ReadCloser {
 	return out
 }
 
-// Ends has the end of the test stop a program, if it still runs then, and log what
+// StopAtEnd has the end of the test stop a program, if it still runs then, and log what
 // it has said, if the test has failed.
-func Ends(t *testing.T, c *exec.Cmd, said fmt.Stringer, stop func()) {
+func StopAtEnd(t *testing.T, c *exec.Cmd, said fmt.Stringer, stop func()) {
 	t.Cleanup(func() {
 		if c.ProcessState == nil {
 			stop()
@@ -168,7 +168,7 @@ func startRecord(t *testing.T, c *exec.Cmd, said *SyncBuffer, stop func(), recor
 		c.Wait()
 		t.Fatalf("no record: %v\n%s", err, said)
 	}
-	Ends(t, c, said, stop)
+	StopAtEnd(t, c, said, stop)
 }
 
 // Combined runs a program, and returns what it says on both streams.
@@ -300,9 +300,9 @@ func Until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Ours lists the processes that belong to this test's browsers and
+// Processes lists the processes that belong to this test's browsers and
 // supervisors: their environment names its directory.
-func (w *World) Ours() []string {
+func (w *World) Processes() []string {
 	var found []string
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range procs {
@@ -323,7 +323,7 @@ func (w *World) Ours() []string {
 // looks like it until its own program begins.
 func (w *World) Browsers() []string {
 	var pids []string
-	for _, o := range w.Ours() {
+	for _, o := range w.Processes() {
 		if strings.Contains(o, "--user-data-dir") && !strings.Contains(o, "--type=") {
 			pids = append(pids, strings.Fields(o)[0])
 		}
@@ -357,11 +357,11 @@ func (w *World) State() (f struct {
 func (w *World) Clean() {
 	w.T.Helper()
 	end := time.Now().Add(Patience)
-	for pause := 10 * time.Millisecond; len(w.Ours()) > 0 && time.Now().Before(end); pause = min(pause*5/4,
+	for pause := 10 * time.Millisecond; len(w.Processes()) > 0 && time.Now().Before(end); pause = min(pause*5/4,
 		200*time.Millisecond) {
 		time.Sleep(pause)
 	}
-	if left := w.Ours(); len(left) > 0 {
+	if left := w.Processes(); len(left) > 0 {
 		w.T.Errorf("processes are left:\n%s", strings.Join(left, "\n"))
 	}
 	if dirs, _ := filepath.Glob(w.Dir + "/btools-*"); len(dirs) > 0 {
@@ -452,8 +452,8 @@ func Long(t *testing.T) {
 	}
 }
 
-// Killed kills a program with hibernated sessions, which leave nothing.
-func (w *World) Killed(cmd *exec.Cmd) {
+// KillHibernated kills a program with hibernated sessions, and asserts that they leave nothing.
+func (w *World) KillHibernated(cmd *exec.Cmd) {
 	w.T.Helper()
 	if all, _ := filepath.Glob(w.Dir + "/btools-run_*/hibernated-*"); len(all) != 1 {
 		w.T.Errorf("the hibernated session is in %q, want one file", all)
@@ -498,9 +498,9 @@ func Display(t *testing.T) string {
 	return ":" + strings.TrimSpace(number)
 }
 
-// Windows puts on PATH what WSL has of Windows, played by programs of this
+// FakeWindows puts on PATH what WSL has of Windows, played by programs of this
 // system: blaunch.exe is blaunch, and fakes say what the others do.
-func (w *World) Windows() *World {
+func (w *World) FakeWindows() *World {
 	w.T.Helper()
 	bin, drive := filepath.Join(w.Dir, "windows"), filepath.Join(w.Dir, "c")
 	os.MkdirAll(drive+"/nodejs/node_modules/npm/bin", 0o755)
@@ -532,10 +532,10 @@ func (w *World) With(env ...string) *World {
 	return &with
 }
 
-// Other makes a home for another user, 65534, who may run these programs in the
+// OtherUser makes a home for another user, 65534, who may run these programs in the
 // world's directory bin, and nothing else of ours. It skips the test unless root runs
 // it.
-func (w *World) Other(programs ...string) (home string, as *syscall.SysProcAttr) {
+func (w *World) OtherUser(programs ...string) (home string, as *syscall.SysProcAttr) {
 	w.T.Helper()
 	if os.Getuid() != 0 {
 		w.T.Skip("it runs programs as another user")
@@ -555,8 +555,8 @@ func (w *World) Other(programs ...string) (home string, as *syscall.SysProcAttr)
 	return home, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 }
 
-// Notified is a socket for what a program tells systemd; told asserts what comes next.
-func (w *World) Notified() (path string, told func(want ...string)) {
+// NotifySocket opens a socket for what a program tells systemd; told asserts what comes next.
+func (w *World) NotifySocket() (path string, told func(want ...string)) {
 	w.T.Helper()
 	path = w.Dir + "/notify"
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -604,8 +604,8 @@ func (w *World) Path() (path string) {
 	return path
 }
 
-// Awake is how many sessions of the one bproxy have pages.
-func (w *World) Awake() (n int) {
+// CountAwake returns how many sessions of the one bproxy have pages.
+func (w *World) CountAwake() (n int) {
 	for line := range strings.Lines(w.Run("bproxy", "session", "list", "-f", "session.name,session.hibernated").Out) {
 		if !strings.Contains(line, "true") {
 			n++

@@ -44,8 +44,8 @@ func TestMCPConformance(t *testing.T) {
 	// With the tools of bmcp itself beside those that the suite asks for.
 	url, stop := w.ServeMCP(nil, "--mcp", "builtin", "--", "node", clients+"/fixture.mjs")
 	first := cmdtest.NewWebHost(t, url)
-	first.Lists("test_simple_text")
-	first.Leaves()
+	first.AwaitTools("test_simple_text")
+	first.EndSession()
 	if got := suite(url, legacy...); scenarios(got) != scenarios(want) || scenarios(want) == "" {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -83,8 +83,8 @@ func TestMCPInspector(t *testing.T) {
 	clients := cmdtest.Clients(t) + "/node_modules"
 	// Inspector asks for the tools once: from then on they are in the cache.
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, cmdtest.BrowserChildren(t)...)
-	m.Greet("{}")
-	m.Lists("browser_navigate", "navigate_page")
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate", "navigate_page")
 	m.End()
 	for _, pools := range []string{"1", "3"} {
 		for _, era := range []string{"legacy", "modern"} {

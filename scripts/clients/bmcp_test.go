@@ -22,8 +22,8 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 	site := cmdtest.Clients(t) + "/node_modules/.bin"
 	m := w.StartMCP([]string{"HOME=" + w.Dir}, "--mcp", site+"/playwright-mcp", "--mcp",
 		site+"/chrome-devtools-mcp --no-usage-statistics --no-performance-crux")
-	m.Greet("{}")
-	m.Lists("browser_navigate", "navigate_page", "coordinator_status")
+	m.Initialize("{}")
+	m.AwaitTools("browser_navigate", "navigate_page", "coordinator_status")
 	type st struct {
 		Running bool
 		Port    int `json:"proxy_port"`
@@ -89,7 +89,7 @@ func TestMCPOnRealBrowsers(t *testing.T) {
 		"three") {
 		t.Errorf(`got %+v, want success and "three"`, bulk)
 	}
-	m.Tool("coordinator_launch_browser", `{"browserType":"brave"}`).Fails(t, "brave")
+	m.Tool("coordinator_launch_browser", `{"browserType":"brave"}`).MustFail(t, "brave")
 	if r := m.Tool("coordinator_launch_browser", `{"browserType":"chromium","headless":false}`).Tool(t); !r.IsError ||
 		!strings.Contains(r.Content[0].Text, "no display") ||
 		!strings.HasSuffix(r.Content[0].Text, " (with headless true it needs none)") {

@@ -146,14 +146,14 @@ func survives(t *testing.T, args []string, start func(p *cmdtest.Proxy, site str
 		t.Errorf("before the client: %+v", s)
 	}
 	again, leave := start(p, site)
-	syscall.Kill(p.Launched(1, 1).Instance.PID, syscall.SIGKILL)
+	syscall.Kill(p.CheckLaunched(1, 1).Instance.PID, syscall.SIGKILL)
 	again()
-	p.Launched(2, 1)
+	p.CheckLaunched(2, 1)
 	p.Do("restart")
 	again()
-	p.Launched(3, 1)
+	p.CheckLaunched(3, 1)
 	leave()
-	p.Launched(3, 0)
+	p.CheckLaunched(3, 0)
 	p.Stop()
 	w.Clean()
 }
@@ -207,17 +207,17 @@ func TestClientsSideBySide(t *testing.T) {
 		}
 	}
 	ready()
-	p.Launched(1, len(cs))
+	p.CheckLaunched(1, len(cs))
 	p.Do("restart")
 	for _, c := range cs {
 		c.told()
 	}
 	ready()
-	p.Launched(2, len(cs))
+	p.CheckLaunched(2, len(cs))
 	for _, c := range cs {
 		c.leaves()
 	}
-	p.Launched(2, 0)
+	p.CheckLaunched(2, 0)
 	p.Stop()
 	w.Clean()
 }

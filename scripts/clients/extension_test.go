@@ -84,7 +84,7 @@ func TestExtensionOtherClients(t *testing.T) {
 	chromedpSession(t, j.Instance.WSURL+"/chromedp", site, "chromedp")
 	node := cmdtest.Clients(t) + "/node_modules/.bin/playwright-mcp"
 	m := w.Cmd(node, "--cdp-endpoint", j.Instance.HTTPURL)
-	m.Stdin = strings.NewReader(cmdtest.Greeting("2025-06-18") + "\n" +
+	m.Stdin = strings.NewReader(cmdtest.FirstRequest("2025-06-18") + "\n" +
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" +
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"browser_navigate",` +
 		`"arguments":{"url":"` + site + `/page?mcp"}}}` + "\n")

@@ -306,7 +306,7 @@ func TestTraceOfSessions(t *testing.T) {
 	for _, name := range []string{"mine", "full"} {
 		_, url := at(name)
 		for range 2 {
-			if got := cmdtest.Once(t, url, "Target.getTargets", `{}`); !strings.Contains(got, "about:blank") {
+			if got := cmdtest.AskOnce(t, url, "Target.getTargets", `{}`); !strings.Contains(got, "about:blank") {
 				t.Errorf(`got %s, want "about:blank"`, got)
 			}
 		}

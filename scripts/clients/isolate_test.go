@@ -51,7 +51,7 @@ func TestIsolatedClients(t *testing.T) {
 	isolatedClients(t, p, site, func(string) (string, string) { return p.URL, "" }, "isolated-playwright.mjs",
 		"isolated-puppeteer.mjs")
 	cmdtest.Until(t, "the sessions end", func() bool { return p.Sessions() == "" })
-	p.Launched(1, 0)
+	p.CheckLaunched(1, 0)
 	p.Stop()
 	w.Clean()
 }
@@ -81,7 +81,7 @@ func TestClientsOfSessions(t *testing.T) {
 	if got := len(strings.Fields(p.Sessions())); got != 8 {
 		t.Errorf("there are %d sessions, want 8: %s", got, p.Sessions())
 	}
-	p.Launched(1, 0)
+	p.CheckLaunched(1, 0)
 	p.Stop()
 	w.Clean()
 }

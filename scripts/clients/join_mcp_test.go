@@ -16,14 +16,14 @@ func TestMCPRealChildrenOnAJoinedBrowser(t *testing.T) {
 	t.Parallel()
 	cmdtest.Long(t)
 	t.Parallel()
-	w, site := cmdtest.New(t), cmdtest.Titled(t)
+	w, site := cmdtest.New(t), cmdtest.TitledSite(t)
 	hub := w.Hub()
 	cmdtest.ChromiumWith(t, hub.Extension())
 	clients := cmdtest.Clients(t) + "/node_modules/.bin"
 	for child, tool := range map[string]string{"playwright-mcp": "browser_navigate",
 		"chrome-devtools-mcp": "new_page"} {
 		m := w.StartMCP([]string{"HOME=" + w.Dir}, "--extension", "--mcp", clients+"/"+child)
-		m.Greet("{}")
+		m.Initialize("{}")
 		for _, id := range []string{"one", "two"} {
 			got := m.Tool(tool, fmt.Sprintf(`{"url":"%s/%s","session_id":%q}`, site, id, id)).Text(t)
 			if !strings.Contains(got, "/"+id) {

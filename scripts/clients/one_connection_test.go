@@ -23,7 +23,7 @@ func TestOneConnection(t *testing.T) {
 			chrome := w.Consent()
 			chrome.NoJSON = true
 			p := w.Proxy(append(c.args, "--one-connection", "--target", chrome.WSURL, "--health-interval", "50ms")...)
-			chrome.Asked(t, 0, 0)
+			chrome.CheckAsked(t, 0, 0)
 			var cs []*client
 			for _, script := range c.scripts {
 				cs = append(cs, startClient(p, script, site))
@@ -39,7 +39,7 @@ func TestOneConnection(t *testing.T) {
 			cs[0].cmd.Process.Kill()
 			cs[0].cmd.Wait()
 			cmdtest.Until(t, "the killed client is gone", func() bool { return p.Do("status").Status.WebSockets == 1 })
-			chrome.Asked(t, 1, 0)
+			chrome.CheckAsked(t, 1, 0)
 			syscall.Kill(chrome.PID, syscall.SIGKILL)
 			for _, c := range cs[1:] {
 				c.told() // and waits until it has noticed; then it finds no browser

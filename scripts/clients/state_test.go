@@ -15,7 +15,7 @@ func TestStatePlaywright(t *testing.T) {
 	w := cmdtest.New(t)
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	p := w.Proxy("--isolate", "--trace", w.Dir+"/traces")
-	c := startClient(p, "state-playwright.mjs", cmdtest.Members(t))
+	c := startClient(p, "state-playwright.mjs", cmdtest.LoginSite(t))
 	c.leaves()
 	for _, r := range []cmdtest.Result{w.Run("bproxy", "state", "list"), w.Run("bproxy", "state", "show", "login"),
 		w.Run("bproxy", "session", "list"), w.Run("bproxy", "status"), {Out: p.Errs.String()}} {
