@@ -37,8 +37,14 @@ type Guard struct {
 // Refusal is the answer to a request that is refused.
 type Refusal struct {
 	Status int // of HTTP
-	Error  *control.Error
+	Reason *control.Error
 }
+
+// Error returns the message.
+func (no *Refusal) Error() string { return no.Reason.Message }
+
+// Unwrap returns the reason.
+func (no *Refusal) Unwrap() error { return no.Reason }
 
 // Refuse returns a refusal.
 func Refuse(status int, code, format string, args ...any) *Refusal {
@@ -109,7 +115,7 @@ func (g *Guard) hint() string {
 // WriteResponse writes the refusal in the format of the control protocol's
 // errors.
 func (no *Refusal) WriteResponse(w http.ResponseWriter) {
-	b, _ := json.Marshal(map[string]any{"error": no.Error})
+	b, _ := json.Marshal(map[string]any{"error": no.Reason})
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)+1))
 	w.Header().Set("Connection", "close")

@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -12,7 +11,6 @@ import (
 	"btools/lib/guard"
 	"btools/lib/pool/config"
 	"btools/lib/settings"
-	"btools/lib/virtual/sessions"
 )
 
 // errNoDownloads is the answer for a lease whose browser writes its downloads
@@ -89,13 +87,4 @@ func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files
 		return nil, errNoDownloads(config.WhyNoDownloads(l.slot.set))
 	}
 	return files, nil
-}
-
-// serveDownloads answers a request for the downloads of a lease's session.
-func serveDownloads(w http.ResponseWriter, r *http.Request, files *downloads.Files, guid string) {
-	if files == nil {
-		(&guard.Refusal{Status: http.StatusNotFound, Error: control.ErrorOf(errNoDownloads(""))}).WriteResponse(w)
-		return
-	}
-	sessions.ServeDownloads(w, r, files, guid)
 }

@@ -9,6 +9,7 @@ import (
 
 	"btools/lib/find"
 	"btools/lib/record"
+	"btools/lib/virtual/sessions"
 )
 
 // protocol returns the protocol of the browser that BROWSER selects.
@@ -33,13 +34,18 @@ func protocol(browser string) string {
 	return record.CDP
 }
 
-// setStableAddresses sets the addresses of the instance's permanent endpoint.
-func (s *slot) setStableAddresses(i *record.Instance) {
+// setAddresses sets the addresses of the instance's permanent endpoint, or of the session
+// of a lease there.
+func (s *slot) setAddresses(i *record.Instance, lease string) {
 	host, port, _ := net.SplitHostPort(s.addr)
 	i.Host = host
 	i.Port, _ = strconv.Atoi(port)
-	i.HTTPURL, i.WSURL = "http://"+s.addr, "ws://"+s.addr+"/devtools/browser"
-	if i.Protocol == record.BiDi {
-		i.WSURL = "ws://" + s.addr + "/session"
+	path, socket := "", "/devtools/browser"
+	switch {
+	case s.shares():
+		path, socket = sessions.Prefix+lease, "/devtools/browser/"+lease
+	case i.Protocol == record.BiDi:
+		socket = "/session"
 	}
+	i.HTTPURL, i.WSURL = "http://"+s.addr+path, "ws://"+s.addr+path+socket
 }

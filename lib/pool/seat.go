@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"btools/lib/control"
@@ -286,15 +285,4 @@ func (v *Service) waitForSeat(ctx context.Context, l *lease, restores bool) (*sh
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-// httpStatus returns the HTTP status for an error of a session.
-func httpStatus(err error) int {
-	switch control.ErrorOf(err).Code {
-	case control.LeaseEnded:
-		return http.StatusGone
-	case control.TryAgain, control.Unavailable:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusBadGateway
 }

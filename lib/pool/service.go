@@ -18,6 +18,8 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/front"
+	"btools/lib/guard"
 	"btools/lib/history"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -52,24 +54,24 @@ type Service struct {
 
 	// While it is held, nothing is logged and no proxy is called: a blocked log
 	// or a slow launch must not hold up other pools.
-	mu             sync.Mutex
-	sleepTimer     *time.Timer    // nil if no lease expires
-	pools          []*pool        // in the order of their names
-	scaled         map[string]int // sizes set by Scale, by pool
-	retired        []*slot        // removed or changed, with browsers that still run
-	groups         []*group
-	sessionServers map[string]*sessionServer // by pool; they are never removed
-	leases         map[string]*lease
-	kept           []*kept // sessions of holders whose leases were yielded, the oldest first
-	closing        bool
-	events         history.Log[Event]
-	metrics        *metrics
-	running        sync.WaitGroup
-	uptime         func() time.Duration // includes the machine's sleep
-	userNames      sync.Map             // string by uid
-	unlogged       chan func()          // messages about leases
-	ctx            context.Context
-	stop           context.CancelFunc
+	mu           sync.Mutex
+	sleepTimer   *time.Timer    // nil if no lease expires
+	pools        []*pool        // in the order of their names
+	scaled       map[string]int // sizes set by Scale, by pool
+	retired      []*slot        // removed or changed, with browsers that still run
+	groups       []*group
+	sessionAddrs map[string]string // where the sessions of a pool are served
+	leases       map[string]*lease
+	kept         []*kept // sessions of holders whose leases were yielded, the oldest first
+	closing      bool
+	events       history.Log[Event]
+	metrics      *metrics
+	running      sync.WaitGroup
+	uptime       func() time.Duration // includes the machine's sleep
+	userNames    sync.Map             // string by uid
+	unlogged     chan func()          // messages about leases
+	ctx          context.Context
+	stop         context.CancelFunc
 }
 
 // pool is one pool.
@@ -83,7 +85,7 @@ type pool struct {
 
 // New returns a service; Start starts its pools.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionServers: map[string]*sessionServer{},
+	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionAddrs: map[string]string{},
 		scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime,
 		unlogged: make(chan func(), maxUnlogged)}
 }
@@ -309,7 +311,7 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 	}
 	if set.Isolation == settings.Context {
 		var err error
-		s.sessions, err = v.sessionServerLocked(p.cfg.Name)
+		s.addr, err = v.sessionsAddrLocked(p.cfg.Name)
 		return s, err
 	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -331,8 +333,9 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 		},
 		Downloads: s.serveOwnDownloads, Unconnected: s.resetDownloads,
 		State: v.State, Options: launchOptions(set), Idle: set.Idle,
-		IdleByConnections: set.IdleBy == settings.Connections, MaxConnections: 512, Changed: s.wake,
-		Log: s.log,
+		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.wake,
+		Front: front.Front{Limit: guard.Limit{Max: maxRequests}},
+		Log:   s.log,
 	}
 	s.guardEndpoint(s.proxy)
 	s.proxy.Start()
@@ -584,9 +587,9 @@ func (s *slot) status() api.InstanceStatus {
 	switch {
 	case s.proxy != nil:
 		i.Endpoint = "http://" + s.addr
-	case s.sessions != nil && s.lease != nil:
+	case s.shares() && s.lease != nil:
 		var at record.Instance
-		s.sessions.setAddresses(&at, s.lease.id)
+		s.setAddresses(&at, s.lease.id)
 		i.Endpoint = at.HTTPURL
 		s.lease.addSession(&i)
 	}

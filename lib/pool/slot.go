@@ -27,11 +27,10 @@ const (
 // slot is one instance of a pool. Its endpoint stays the same while browsers
 // come and go behind it.
 type slot struct {
-	runner   // of a browser of its own
-	number   int
-	proxy    *proxy.Proxy   // nil if bpool launches no browser for it
-	addr     string         // of the proxy
-	sessions *sessionServer // serves its leases' sessions; nil if it does not share a browser
+	runner // of a browser of its own
+	number int
+	proxy  *proxy.Proxy // nil if bpool launches no browser for it
+	addr   string       // of the proxy, or of the sessions of its leases; "" if it has no browser
 
 	listener        net.Listener
 	profileReleased []<-chan struct{} // closed when former users of its profile have ended
@@ -58,10 +57,13 @@ func (s *slot) runs() *runner {
 	return &s.runner
 }
 
+// shares reports whether the instance's leases have sessions of a browser that it shares.
+func (s *slot) shares() bool { return s.proxy == nil && s.addr != "" }
+
 // startLocked starts the instance. It marks up as done when the first browser
 // is ready or has failed.
 func (s *slot) startLocked(up *sync.WaitGroup) {
-	if s.sessions != nil {
+	if s.shares() {
 		s.service.joinLocked(s, up)
 		return
 	}
@@ -295,7 +297,7 @@ func (s *slot) browser() (rec *record.Record) {
 // permanent endpoint.
 func (s *slot) record(lease string) *record.Record {
 	out := record.New()
-	if s.proxy == nil && s.sessions == nil {
+	if s.addr == "" {
 		return out
 	}
 	i := record.Instance{Host: s.addr, Headless: s.set.IsHeadless(), Temporary: s.set.Profile == ""}
@@ -305,16 +307,13 @@ func (s *slot) record(lease string) *record.Record {
 		}
 		rec.Get("instance", &i)
 	}
-	if s.sessions != nil {
+	if s.shares() {
 		// Other leases use the browser and its profile, too.
 		i.ID, i.SupervisorPID, i.UserDataDir, i.Protocol = "", 0, "", record.CDP
-		s.sessions.setAddresses(&i, lease)
-	} else {
-		if i.Protocol == "" {
-			i.Protocol = protocol(s.set.Browser)
-		}
-		s.setStableAddresses(&i)
+	} else if i.Protocol == "" {
+		i.Protocol = protocol(s.set.Browser)
 	}
+	s.setAddresses(&i, lease)
 	out.MustSet("instance", i)
 	return out
 }

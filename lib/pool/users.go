@@ -2,13 +2,11 @@ package pool
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"os/user"
 	"strconv"
 
 	"btools/lib/control/api"
-	"btools/lib/guard"
 	"btools/lib/private"
 	"btools/lib/proxy"
 )
@@ -89,20 +87,9 @@ func (s *slot) endpointUser() int {
 	return s.uid
 }
 
-// checkUser returns a refusal for a request of another user than the lease's.
-func (v *Service) checkUser(r *http.Request, lease string) *guard.Refusal {
-	v.mu.Lock()
-	l := v.leases[lease]
-	v.mu.Unlock()
-	if l == nil || l.slot.set.WSLWindows { // on Windows no uid is known
-		return nil
-	}
-	return guard.CheckUser(r, l.uid)
-}
-
 // guardEndpoint has the endpoint of an instance refuse the programs of other users.
 func (s *slot) guardEndpoint(p *proxy.Proxy) {
 	if !s.set.WSLWindows {
-		p.Guard.User = s.endpointUser
+		p.Front.Guard.User = s.endpointUser
 	}
 }

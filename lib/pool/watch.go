@@ -14,12 +14,11 @@ import (
 	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/downloads/watcher"
-	"btools/lib/guard"
+	"btools/lib/front"
 	"btools/lib/launcher"
 	"btools/lib/pool/config"
 	"btools/lib/record"
 	"btools/lib/settings"
-	"btools/lib/virtual/sessions"
 	"btools/lib/wait"
 )
 
@@ -250,23 +249,17 @@ func (v *Service) ownDownloads(l *lease) (*downloads.Files, error) {
 
 // serveOwnDownloads answers a request, at the instance's endpoint, for the
 // downloads of its lease.
-func (s *slot) serveOwnDownloads(w http.ResponseWriter, r *http.Request, guid string) {
+func (s *slot) serveOwnDownloads(w http.ResponseWriter, r *http.Request, guid string) error {
 	v := s.service
 	v.mu.Lock()
 	l := s.lease
 	v.mu.Unlock()
 	if l == nil {
-		guard.Refuse(http.StatusNotFound, control.LeaseNotFound, "nobody has leased this browser").WriteResponse(w)
-		return
+		return control.Errorf(control.LeaseNotFound, "nobody has leased this browser")
 	}
 	files, err := v.ownDownloads(l)
 	if err != nil {
-		status := http.StatusServiceUnavailable
-		if control.ErrorOf(err).Code == guard.NotFound {
-			status = http.StatusNotFound
-		}
-		(&guard.Refusal{Status: status, Error: control.ErrorOf(err)}).WriteResponse(w)
-		return
+		return unavailable(err)
 	}
-	sessions.ServeDownloads(w, r, files, guid)
+	return front.ServeDownloads(w, r, files, guid)
 }

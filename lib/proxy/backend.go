@@ -39,18 +39,20 @@ type backend struct {
 	// unconnected is called when the last WebSocket of a browser has closed.
 	unconnected func()
 
-	mu        sync.Mutex    // not held while logging, which may block
-	current   *generation   // the last one, nil before the first
-	next      *generation   // launched to replace current; or nil
-	all       []*generation // generations that are not gone
-	opts      options.Options
-	typ       string // the last browser's type
-	launches  int
-	lastExit  error
-	lastError error
-	closed    bool
-	epoch     chan struct{}  // closed by closeWebSockets; requests that arrived before it fail
-	running   sync.WaitGroup // the generations and their tunnels
+	mu         sync.Mutex    // not held while logging, which may block
+	current    *generation   // the last one, nil before the first
+	next       *generation   // launched to replace current; or nil
+	all        []*generation // generations that are not gone
+	opts       options.Options
+	typ        string // the last browser's type
+	launches   int
+	lastExit   error
+	lastError  error
+	closed     bool
+	epoch      chan struct{} // closed by closeWebSockets; requests that arrived before it fail
+	lastEpoch  chan struct{} // the one before, which is closed
+	epochBegan time.Time
+	running    sync.WaitGroup // the generations and their tunnels
 }
 
 // generation is the life of one browser, from the decision to launch it to its

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launcher"
 	"btools/lib/lazy"
@@ -25,59 +27,25 @@ import (
 )
 
 const (
-	maxHead       = 64 << 10 // bytes of a request's head
-	headTimeout   = 10 * time.Second
-	idleTimeout   = 2 * time.Minute // of a kept-alive connection
 	answerTimeout = 30 * time.Second
 	maxJSON       = 64 << 20 // bytes of an answer that is rewritten
 	attempts      = 2        // browsers that are tried, in case the first has just died
 )
 
-// ServeHTTP answers one request.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Who may connect can change with CloseWebSockets: a request that was allowed before it is
-	// none of those after it.
-	epoch := p.backend.currentEpoch()
-	if no := p.check(r); no != nil {
-		p.Log.Debug("refused", "client", r.RemoteAddr, "request", describe(r), "why", no.Error.Message)
-		if r.ContentLength != 0 {
-			// Otherwise the server waits for the body, which may never come.
-			http.NewResponseController(w).SetReadDeadline(time.Now())
-		}
-		no.WriteResponse(w)
-		return
+// serve answers a request to the browser as it is.
+func (p *Proxy) serve(w *front.Response, r *http.Request) error {
+	if guid, ok := front.ParseDownloads(r.URL.Path); ok && p.Downloads != nil && !front.IsUpgrade(r) {
+		return p.Downloads(w, r, guid)
 	}
-	if p.Sessions != nil {
-		p.serveSession(w, r)
-		return
+	d, no := front.ReadDevTools(r, r.URL.Path, true)
+	switch {
+	case no != nil:
+		return no
+	case d.IsSocket():
+		return p.upgrade(w, r, d, p.backend.epochAt(w.Arrived))
 	}
-	if p.One != nil {
-		p.serveOne(w, r)
-		return
-	}
-	if isUpgrade(r) {
-		p.upgrade(w, r, epoch)
-		return
-	}
-	if guid, ok := p.downloads(r); ok {
-		p.Downloads(w, r, guid)
-		return
-	}
-	began := time.Now()
 	p.plain.ServeHTTP(w, r)
-	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "took_us", time.Since(began).Microseconds())
-}
-
-// writeUnavailable answers a request for which there is no browser.
-func writeUnavailable(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		err = errors.New("the client has closed its side of the connection") // it may still read
-	}
-	e, status := control.ErrorOf(err), http.StatusBadGateway
-	if e.Code == guard.NotFound {
-		status = http.StatusNotFound
-	}
-	(&guard.Refusal{Status: status, Error: e}).WriteResponse(w)
+	return nil
 }
 
 // noAnswer returns the error for a client whose browser does not answer, or has
@@ -107,7 +75,6 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged: the library has dropped parts of a URL in it
-			p.Guard.StripCredentials(r.Out)
 			// The library would pass on an upgrade, such as to h2c, which bypasses
 			// all checks.
 			r.Out.Header.Del("Connection")
@@ -116,8 +83,8 @@ func (p *Proxy) reverse() *httputil.ReverseProxy {
 			r.Out.Host = r.In.Host
 		},
 		Transport:    roundTripper(func(r *http.Request) (*http.Response, error) { return p.roundTrip(transport, r) }),
-		ErrorHandler: writeUnavailable,
-		ErrorLog:     p.errorLog(),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { w.(*front.Response).Refuse(r, err) },
+		ErrorLog:     slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 }
 
@@ -126,7 +93,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.Response, error) {
-	epoch := p.backend.currentEpoch()
+	epoch := p.backend.epochAt(time.Now())
 	for try := 1; ; try++ {
 		g, err := p.backend.acquire(r.Context(), epoch)
 		if err != nil {
@@ -224,6 +191,13 @@ func (p *Proxy) hostFor(client string, i record.Instance) string {
 	return client
 }
 
+// chromeHost reports whether Chrome accepts a Host header: an IP address or
+// localhost.
+func chromeHost(host string) bool {
+	name, ok := guard.HostName(host)
+	return ok && (strings.EqualFold(name, "localhost") || net.ParseIP(name) != nil)
+}
+
 // hasFrontEnd reports whether the answer to a request names DevTools front ends.
 func hasFrontEnd(path string) bool {
 	path = strings.TrimSuffix(path, "/")
@@ -262,15 +236,13 @@ func (g *generation) stopReason(err error) error {
 }
 
 // upgrade opens a WebSocket to the browser and connects the client to it.
-func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, epoch <-chan struct{}) {
-	p.Guard.StripCredentials(r)
+func (p *Proxy) upgrade(w *front.Response, r *http.Request, d front.DevTools, epoch <-chan struct{}) error {
 	for try := 1; ; try++ {
 		g, err := p.backend.acquire(r.Context(), epoch)
 		if err != nil {
-			writeUnavailable(w, r, err)
-			return
+			return err
 		}
-		up, err := p.dialBrowser(g, r, epoch)
+		up, err := p.dialBrowser(g, r, d, epoch)
 		if err == nil {
 			defer p.backend.release(g)
 			if up.resp.StatusCode != http.StatusSwitchingProtocols {
@@ -278,16 +250,14 @@ func (p *Proxy) upgrade(w http.ResponseWriter, r *http.Request, epoch <-chan str
 			} else if err := p.join(w, r, g, up, epoch); err != nil {
 				p.Log.Debug("client lost", "client", r.RemoteAddr, "why", err)
 			}
-			return
+			return nil
 		}
 		p.backend.release(g)
 		if wait.Closed(epoch) {
-			writeUnavailable(w, r, errCutOff)
-			return
+			return errCutOff
 		}
 		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, g.stopReason(err)) {
-			writeUnavailable(w, r, noAnswer(err))
-			return
+			return noAnswer(err)
 		}
 	}
 }
@@ -301,14 +271,16 @@ type upgraded struct {
 
 // dialBrowser sends the upgrade to the browser and reads the head of its
 // answer.
-func (p *Proxy) dialBrowser(g *generation, r *http.Request, epoch <-chan struct{}) (*upgraded, error) {
+func (p *Proxy) dialBrowser(
+	g *generation, r *http.Request, d front.DevTools, epoch <-chan struct{},
+) (*upgraded, error) {
 	i := g.browser.Instance
 	if i.Protocol == record.BiDi {
 		if err := p.backend.awaitSessionEnd(r.Context(), g, epoch); err != nil {
 			return nil, err
 		}
 	}
-	path, err := p.path(r, i)
+	path, err := p.path(r, d, i)
 	if err != nil {
 		return nil, err
 	}
@@ -339,9 +311,8 @@ func (p *Proxy) dial(ctx context.Context, network, addr string) (net.Conn, error
 }
 
 // path returns the browser's path for the one that the client requests.
-func (p *Proxy) path(r *http.Request, i record.Instance) (string, error) {
-	path := strings.TrimSuffix(r.URL.Path, "/")
-	if !browserPath(path) && (path != "/session" || i.Protocol != record.BiDi) {
+func (p *Proxy) path(r *http.Request, d front.DevTools, i record.Instance) (string, error) {
+	if d.Endpoint != front.ToBrowser && (d != front.DevTools{Endpoint: front.ToBiDi} || i.Protocol != record.BiDi) {
 		return sessionPath(i) + r.URL.EscapedPath(), nil
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout,
@@ -373,7 +344,7 @@ func (p *Proxy) handshake(
 	in := bufio.NewReader(c)
 	resp, err := http.ReadResponse(in, r)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols &&
-		!hasToken(resp.Header["Upgrade"], "websocket") {
+		!front.HasToken(resp.Header, "Upgrade", "websocket") {
 		err = fmt.Errorf("it switched protocols to %q", resp.Header.Get("Upgrade"))
 	}
 	return resp, in, err
@@ -407,16 +378,16 @@ func (u *upgraded) writeTo(w http.ResponseWriter) {
 }
 
 // join takes over the client's connection and joins it with the browser's.
-func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *upgraded, epoch <-chan struct{}) error {
-	began := time.Now()
-	client, buf, err := http.NewResponseController(w).Hijack()
+func (p *Proxy) join(w *front.Response, r *http.Request, g *generation, u *upgraded, epoch <-chan struct{}) error {
+	began := w.Arrived
+	client, in, err := w.Take()
 	if err != nil {
 		u.conn.Close()
 		return err
 	}
 	t := &tunnel{
 		client: client, browser: u.conn, bidi: g.browser.Instance.Protocol == record.BiDi, done: make(chan struct{}),
-		fromClient: buffered(buf.Reader), fromBrowser: buffered(u.in),
+		fromClient: buffered(in.Reader), fromBrowser: buffered(u.in),
 	}
 	t.in, t.lastUse = observed(client)
 	if p.Trace != nil {
@@ -424,12 +395,12 @@ func (p *Proxy) join(w http.ResponseWriter, r *http.Request, g *generation, u *u
 	}
 	if !p.backend.addTunnel(g, t, epoch) {
 		t.close()
-		p.limit.Drop(client)
+		p.Front.Limit.Drop(client)
 		return errCutOff
 	}
 	go func() {
 		sent, received := p.run(g, t, u.resp)
-		p.limit.Drop(client)
+		p.Front.Limit.Drop(client)
 		p.Log.Debug("connection", "client", r.RemoteAddr, "path", r.URL.Path, "sent", sent, "received", received,
 			"took_us", time.Since(began).Microseconds())
 		p.backend.removeTunnel(g, t)

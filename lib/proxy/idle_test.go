@@ -34,7 +34,7 @@ func open(t *testing.T, b *backend, g *generation) (send, end func()) {
 	browser, _ := net.Pipe()
 	in := newStamped(client)
 	x := &tunnel{client: client, browser: browser, done: make(chan struct{}), lastUse: in.lastUse}
-	if !b.addTunnel(g, x, b.currentEpoch()) {
+	if !b.addTunnel(g, x, b.epochAt(time.Now())) {
 		t.Fatal("the browser is ending")
 	}
 	return func() { in.last.Store(time.Now().UnixNano()) }, func() { b.removeTunnel(g, x) }

@@ -1,11 +1,8 @@
 package proxy
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"net"
-	"net/http"
 	"time"
 
 	"btools/lib/exit"
@@ -28,44 +25,6 @@ func (s *shared) isOver() bool {
 	return wait.Closed(s.ready) && (s.err != nil || wait.Closed(s.browser.Done()))
 }
 
-// serveSession answers a request from a session's part of the browser. The
-// guard has already allowed it.
-func (p *Proxy) serveSession(w http.ResponseWriter, r *http.Request) {
-	p.Guard.StripCredentials(r)
-	if r.ContentLength != 0 { // the request is refused, and its body may never come
-		http.NewResponseController(w).SetReadDeadline(time.Now())
-	}
-	began := time.Now()
-	taken := RecordHijack(w)
-	p.Sessions.ServeHTTP(taken, r)
-	if conn := taken.Taken(); conn != nil {
-		p.limit.Drop(conn)
-	}
-	p.Log.Debug("request", "client", r.RemoteAddr, "request", describe(r), "took_us", time.Since(began).Microseconds())
-}
-
-// HijackRecorder records the connection that a handler hijacks.
-type HijackRecorder struct {
-	http.ResponseWriter
-	conn net.Conn
-}
-
-// RecordHijack returns a recorder for a request.
-func RecordHijack(w http.ResponseWriter) *HijackRecorder { return &HijackRecorder{ResponseWriter: w} }
-
-// Taken returns the connection that was hijacked; nil: none.
-func (t *HijackRecorder) Taken() net.Conn { return t.conn }
-
-// Unwrap returns the recorded writer.
-func (t *HijackRecorder) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
-// Hijack takes over the connection.
-func (t *HijackRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buf, err := http.NewResponseController(t.ResponseWriter).Hijack()
-	t.conn = conn
-	return conn, buf, err
-}
-
 // errBiDi means that sessions cannot share the browser.
 var errBiDi = &exit.Error{
 	Code: exit.Unavailable,
@@ -77,7 +36,7 @@ var errBiDi = &exit.Error{
 // counts as used until release is called.
 func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release func(), err error) {
 	b := &p.backend
-	epoch := b.currentEpoch()
+	epoch := b.epochAt(time.Now())
 	for try := 1; ; try++ {
 		g, err := b.acquire(ctx, epoch)
 		if err != nil {

@@ -6,7 +6,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"btools/lib/control/api"
+	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -56,10 +56,8 @@ type Proxy struct {
 	Health Health
 	// Direct shows the browser's own address in /json.
 	Direct bool
-	// Guard checks every request before anything else.
-	Guard guard.Guard
-	// MaxConnections bounds the open client connections; 0: no bound.
-	MaxConnections int
+	// Front serves the port: the caller sets its Guard and its Limit.
+	Front front.Front
 	// Sessions, if not nil, share the browser: each client sees its session as
 	// a browser of its own. Start sets where they get the browser.
 	Sessions *sessions.Registry
@@ -68,7 +66,7 @@ type Proxy struct {
 	Trace *Trace
 	// Downloads, if not nil, answers requests for downloads, and for the one with
 	// the GUID unless that is "". Sessions have downloads of their own.
-	Downloads func(w http.ResponseWriter, r *http.Request, guid string)
+	Downloads func(w http.ResponseWriter, r *http.Request, guid string) error
 	// Unconnected, if not nil, is called when the last WebSocket of a browser has
 	// closed.
 	Unconnected func()
@@ -79,8 +77,6 @@ type Proxy struct {
 	answerTimeout time.Duration // how long a browser may take to answer; 0: answerTimeout
 	backend       backend
 	plain         *httputil.ReverseProxy
-	limit         guard.Limit
-	server        *http.Server
 }
 
 // Health says how often a browser's health is checked, never if Interval is 0,
@@ -100,35 +96,29 @@ func (p *Proxy) Start() {
 	if p.Unconnected == nil {
 		p.backend.unconnected = func() {}
 	}
+	p.Front.Log = p.Log
 	if p.State != nil {
-		p.Guard.Browsers = guard.NewBrowsers(p.State)
+		p.Front.Guard.Browsers = guard.NewBrowsers(p.State)
 	}
 	if p.answerTimeout == 0 {
 		p.answerTimeout = answerTimeout
 	}
-	if p.Sessions != nil {
+	switch {
+	case p.Sessions != nil:
 		p.Sessions.Chrome, p.Sessions.Foreign = p.chrome, p.Foreign
-	}
-	p.limit.Max, p.limit.Flag = p.MaxConnections, "max-connections"
-	p.plain = p.reverse()
-	p.server = &http.Server{
-		Handler: p, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
-		ConnState: p.limit.State, ConnContext: guard.ConnContext, ErrorLog: p.errorLog(),
-		DisableGeneralOptionsHandler: true,
+		p.Front.Routes = []front.Route{{Answer: p.Sessions.Answer}}
+	case p.One != nil:
+		p.Front.Routes = []front.Route{{Answer: p.serveOne}}
+	default:
+		p.plain = p.reverse()
+		p.Front.Routes = []front.Route{{Answer: p.serve}}
 	}
 }
-
-// errorLog logs what net/http reports about bad clients at level debug.
-func (p *Proxy) errorLog() *log.Logger { return slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug) }
 
 // Serve serves the listeners until the context ends. It then closes them and
 // all connections, stops the browser, and returns when that is gone.
 func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
-	failed := make(chan error, len(listeners))
 	var wg sync.WaitGroup
-	for _, l := range listeners {
-		wg.Go(func() { failed <- p.server.Serve(p.limit.Listener(l)) })
-	}
 	if p.Eager {
 		wg.Go(func() {
 			if err := p.begin(ctx); err != nil && ctx.Err() == nil {
@@ -136,12 +126,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 			}
 		})
 	}
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	}
-	p.server.Close()
+	err := p.Front.Serve(ctx, nil, listeners...)
 	if p.Trace != nil {
 		// A trace that is not read blocks its connections.
 		defer time.AfterFunc(time.Second, func() { p.Trace.Out.Close() }).Stop()
@@ -222,7 +207,7 @@ func (p *Proxy) status() (Status, *record.Record) {
 	b := &p.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Status{api.ProxyStatus{State: Stopped, Owned: b.owned, Connections: p.limit.Count(), Launches: b.launches,
+	s := Status{api.ProxyStatus{State: Stopped, Owned: b.owned, Connections: p.Front.Limit.Count(), Launches: b.launches,
 		Options: b.opts}, b.lastExit, b.lastError}
 	if s.Exit != nil {
 		s.LastExit = s.Exit.Error()

@@ -10,11 +10,15 @@ import (
 	"btools/lib/wait"
 )
 
-// currentEpoch returns the present epoch. A request belongs to the epoch of its
-// arrival and fails when that ends.
-func (b *backend) currentEpoch() <-chan struct{} {
+// epochAt returns the epoch of a request that arrived then, which fails when its epoch
+// ends. Who may connect can change with closeWebSockets, and the request was checked
+// after its arrival.
+func (b *backend) epochAt(arrival time.Time) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !arrival.After(b.epochBegan) {
+		return b.lastEpoch
+	}
 	return b.epoch
 }
 
@@ -85,7 +89,7 @@ func (b *backend) awaitSessionEnd(ctx context.Context, g *generation, epoch <-ch
 func (b *backend) closeWebSockets() {
 	b.mu.Lock()
 	close(b.epoch)
-	b.epoch = make(chan struct{})
+	b.lastEpoch, b.epoch, b.epochBegan = b.epoch, make(chan struct{}), time.Now()
 	var open []*tunnel
 	if b.current != nil {
 		open = slices.Collect(maps.Keys(b.current.open))

@@ -320,17 +320,8 @@ func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
 	return id, nil
 }
 
-// Activate brings a page of the session to the front.
-func (s *Session) Activate(ctx context.Context, target string) error {
-	return s.onTarget(ctx, "Target.activateTarget", target)
-}
-
-// CloseTarget closes a target of the session.
-func (s *Session) CloseTarget(ctx context.Context, target string) error {
-	return s.onTarget(ctx, "Target.closeTarget", target)
-}
-
-func (s *Session) onTarget(ctx context.Context, method, target string) error {
+// OnTarget executes a command whose only parameter is a target, on one of the session.
+func (s *Session) OnTarget(ctx context.Context, method, target string) error {
 	if !s.Has(ctx, target) {
 		return errNoTarget
 	}

@@ -30,11 +30,12 @@ import (
 	"btools/lib/envfile"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launcher"
 	"btools/lib/lifetime"
 	"btools/lib/mcp/child"
-	"btools/lib/mcp/front"
+	mcpfront "btools/lib/mcp/front"
 	"btools/lib/pool/config"
 	"btools/lib/pool/locate"
 	"btools/lib/record"
@@ -78,8 +79,9 @@ func serve(c *cli.Context, serves *bool) error {
 	if err != nil {
 		return err
 	}
-	g := &guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())}
-	if g.Token, err = flags.ReadToken(c); err != nil {
+	port := &front.Front{Log: c.Log,
+		Guard: guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())}}
+	if port.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return err
 	}
 	var web net.Listener
@@ -107,7 +109,7 @@ func serve(c *cli.Context, serves *bool) error {
 		r := record.New()
 		r.MustSet("mcp", address{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
 		if err = errors.Join(out.Write(r), out.Close()); err == nil {
-			end = front.HTTP(co, web, g, front.DefaultLimits, c.Log)
+			end = mcpfront.HTTP(co, web, port, mcpfront.DefaultLimits)
 			<-ctx.Done()
 		}
 	} else {
@@ -116,7 +118,7 @@ func serve(c *cli.Context, serves *bool) error {
 			c.Log.Info("speaks MCP on standard input, which is a terminal: a host is to run it " +
 				"(bmcp config claude-code prints how)")
 		}
-		end = front.Stdio(ctx, co, c.Stdin, c.Stdout, front.DefaultLimits)
+		end = mcpfront.Stdio(ctx, co, c.Stdin, c.Stdout, mcpfront.DefaultLimits)
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -536,7 +538,7 @@ var (
 
 // sessionsOf is how hosts share the one browser.
 func sessionsOf(c *cli.Context) (how source.Sessions, err error) {
-	how = source.Sessions{Kind: source.ProfileAndSessions, Hosts: front.DefaultLimits.Sessions,
+	how = source.Sessions{Kind: source.ProfileAndSessions, Hosts: mcpfront.DefaultLimits.Sessions,
 		Idle:     c.Duration("session-idle"),
 		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state"),
 		Hibernate: c.Duration("hibernate"), Throttle: c.Duration("throttle"),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"btools/lib/extension"
 	"btools/lib/extension/hub"
 	"btools/lib/extension/upstream"
+	"btools/lib/front"
 	"btools/lib/guard"
 	book "btools/lib/sessions"
 	"btools/lib/virtual"
@@ -26,8 +28,9 @@ import (
 // Server serves a hub. Set its fields before use; Close it at the end.
 type Server struct {
 	Hub *hub.Hub
-	// Guard checks every request but registrations, which have the pairing code.
-	Guard guard.Guard
+	// Front serves the port: the caller sets its Guard and its Limit. Registrations have
+	// the pairing code, and a guard of their own.
+	Front front.Front
 	// AllTabs shows clients the tabs of the user, too: all clients of a browser
 	// have the same tabs then.
 	AllTabs bool
@@ -48,9 +51,6 @@ type Server struct {
 	running sync.WaitGroup
 }
 
-// prefix begins the path of each browser.
-const prefix = "/session/"
-
 // allTabs is the name of the session that has all tabs.
 const allTabs = "all"
 
@@ -68,6 +68,15 @@ type joined struct {
 func (s *Server) Start() {
 	s.joined = map[string]*joined{}
 	s.Hub.Joined = s.add
+	s.Front.Log = s.Log
+	s.Front.Routes = []front.Route{
+		{Path: "/register", Guard: s.registrar, Answer: func(w *front.Response, r *http.Request) error {
+			return s.Hub.ServeRegister(w, r)
+		}},
+		{Path: "/health", Answer: s.health},
+		{Path: "/healthz", Answer: s.health},
+		{Answer: s.answer},
+	}
 }
 
 // add takes over a browser that has just joined.
@@ -80,7 +89,7 @@ func (s *Server) add(l *hub.Link) {
 	j := &joined{link: l, upstream: upstream.New(l, s.Group, s.Log)}
 	j.upstream.AllTabs = s.AllTabs
 	j.sessions = &sessions.Registry{Chrome: j.chrome, Defaults: s.Defaults, OpenDownloads: s.OpenDownloads,
-		Base: prefix + l.Instance.ID, Book: book.Book{Log: s.Log, Noun: "session",
+		Base: sessions.Prefix + l.Instance.ID, Book: book.Book{Log: s.Log, Noun: "session",
 			Policy: book.Policy{Grace: s.Grace, Idle: s.Idle, Max: s.Max}}}
 	if s.AllTabs {
 		j.sessions.Default, j.sessions.Root = allTabs, allTabs
@@ -154,76 +163,58 @@ func (s *Server) Sessions(name string) *sessions.Registry {
 	return nil
 }
 
-// ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/register" {
-		s.register(w, r)
-		return
-	}
-	if no := s.Guard.Check(r); no != nil {
-		s.Log.Debug("refused", "client", r.RemoteAddr, "why", no.Error.Message)
-		refuse(w, r, no)
-		return
-	}
-	if r.URL.Path == "/health" || r.URL.Path == "/healthz" {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"status":"ok","instances":%d}`+"\n", len(s.Hub.List()))
-		return
-	}
-	s.Guard.StripCredentials(r)
+// health answers whether the hub runs.
+func (s *Server) health(w *front.Response, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"status":"ok","instances":%d}`+"\n", len(s.Hub.List()))
+	return nil
+}
+
+// answer answers a request to a browser, the first one if the path names none.
+func (s *Server) answer(w *front.Response, r *http.Request) error {
 	name, rest := "", r.URL.Path
-	if below, ok := strings.CutPrefix(r.URL.Path, prefix); ok {
+	if below, ok := strings.CutPrefix(r.URL.Path, sessions.Prefix); ok {
 		name, rest, _ = strings.Cut(below, "/")
 		rest = "/" + rest
 	}
 	j := s.find(name)
 	if j == nil {
-		refuse(w, r, absent(name))
-		return
+		return absent(name)
 	}
 	if s.Hub.IsClaim(name) {
 		s.own(name, rest)
 	}
-	if r.ContentLength != 0 { // the request is refused, and its body may never come
-		http.NewResponseController(w).SetReadDeadline(time.Now())
-	}
-	r.URL.Path, r.URL.RawPath = prefix+j.link.Instance.ID+rest, ""
-	j.sessions.ServeHTTP(w, r)
+	r.URL.Path, r.URL.RawPath = sessions.Prefix+j.link.Instance.ID+rest, ""
+	return j.sessions.Answer(w, r)
 }
 
-func absent(name string) *guard.Refusal {
+// absent returns the error for a browser that is not there.
+func absent(name string) error {
 	if name == "" {
-		no := guard.Refuse(http.StatusServiceUnavailable, control.Unavailable, "no browser has joined")
-		no.Error.Hint = "open the browser that has the extension, and look at the extension's button"
-		return no
+		e := control.Errorf(control.Unavailable, "no browser has joined")
+		e.Hint = "open the browser that has the extension, and look at the extension's button"
+		return front.Unavailable(e)
 	}
-	no := guard.Refuse(http.StatusNotFound, guard.NotFound, "no browser %q is connected", clip(name))
-	no.Error.Hint = "bproxy list shows those that are"
-	return no
+	e := control.Errorf(guard.NotFound, "no browser %q is connected", clip(name))
+	e.Hint = "bproxy list shows those that are"
+	return e
 }
 
 func clip(s string) string { return s[:min(len(s), 64)] }
 
-// register answers a registration. Its sender has the pairing code; a web page
-// is refused whatever it has.
-func (s *Server) register(w http.ResponseWriter, r *http.Request) {
-	own := guard.Guard{Origins: []string{extension.Origin}, NoPages: true}
+// registrar returns the guard of a registration. Its sender has the pairing code; a web
+// page is refused whatever it has.
+func (s *Server) registrar(r *http.Request) *guard.Guard {
+	g := &guard.Guard{Origins: []string{extension.Origin}, NoPages: true}
 	if s.Hub.IsOpenFor(r) {
-		own.Origins = r.Header.Values("Origin")
+		g.Origins = r.Header.Values("Origin")
 	}
-	if no := own.Check(r); no != nil {
-		refuse(w, r, no)
-		return
-	}
-	s.Hub.ServeRegister(w, r)
+	return g
 }
 
-// refuse answers a request without reading its body, which may never come.
-func refuse(w http.ResponseWriter, r *http.Request, no *guard.Refusal) {
-	if r.ContentLength != 0 {
-		http.NewResponseController(w).SetReadDeadline(time.Now())
-	}
-	no.WriteResponse(w)
+// Serve serves a port until the context ends. Browsers are told why their connections end.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return s.Front.Serve(ctx, s.Close, l)
 }
 
 // Close ends all browsers' connections, and returns when nothing is left.

@@ -44,7 +44,7 @@ func start(t *testing.T) *world {
 	s := &Server{Hub: &hub.Hub{Code: code, Host: "127.0.0.1", First: 33100, Last: 33199, Log: log}, Group: "g",
 		Grace: time.Second, Max: 10, Log: log}
 	s.Start()
-	server := httptest.NewServer(s)
+	server := httptest.NewServer(&s.Front)
 	t.Cleanup(func() {
 		s.Close()
 		server.Close()

@@ -3,6 +3,8 @@ package endpoint
 import (
 	"context"
 	"strings"
+
+	"btools/lib/virtual/sessions"
 )
 
 // owned are the sessions that were used below the name of a claim, by that name.
@@ -11,7 +13,7 @@ type owned map[string]map[string]bool
 
 // own notes the session of a request below the name of a claim.
 func (s *Server) own(claim, path string) {
-	below, ok := strings.CutPrefix(path, prefix)
+	below, ok := strings.CutPrefix(path, sessions.Prefix)
 	if !ok {
 		return
 	}

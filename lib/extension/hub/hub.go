@@ -171,17 +171,16 @@ const (
 )
 
 // ServeRegister answers POST /register. The caller has checked that the request
-// comes from this machine.
-func (h *Hub) ServeRegister(w http.ResponseWriter, r *http.Request) {
+// comes from this machine, and answers with the error.
+func (h *Hub) ServeRegister(w http.ResponseWriter, r *http.Request) error {
 	place, no := h.register(w, r)
 	if no != nil {
-		h.Log.Debug("a registration was refused", "why", no.Error.Message)
-		no.WriteResponse(w)
-		return
+		return no
 	}
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	w.Header().Set("Cache-Control", "no-store")
 	json.NewEncoder(w).Encode(place)
+	return nil
 }
 
 func (h *Hub) register(w http.ResponseWriter, r *http.Request) (*Place, *guard.Refusal) {

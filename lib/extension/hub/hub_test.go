@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"btools/lib/extension"
+	"btools/lib/guard"
 	"btools/lib/websocket"
 )
 
@@ -30,7 +31,11 @@ func testHub(t testing.TB, times limits) (*Hub, string) {
 	t.Helper()
 	h := &Hub{Code: "ABCDEFGHIJKLMNOPQRST", Host: "127.0.0.1", First: first, Last: first + 19, Version: "1",
 		Log: slog.New(slog.DiscardHandler), limits: times}
-	s := httptest.NewServer(http.HandlerFunc(h.ServeRegister))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h.ServeRegister(w, r); err != nil {
+			err.(*guard.Refusal).WriteResponse(w)
+		}
+	}))
 	t.Cleanup(func() {
 		h.Close()
 		s.Close()

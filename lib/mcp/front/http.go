@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp/front/eventlog"
@@ -30,29 +30,19 @@ const sessionHeader = "Mcp-Session-Id"
 // HTTP serves many hosts by streamable HTTP, each with a session of its own. What it
 // returns ends that: the open requests are answered; it is an error if a host does not
 // read its answer.
-func HTTP(hosts Hosts, l net.Listener, g *guard.Guard, limits Limits, log *slog.Logger) (end func() error) {
+func HTTP(hosts Hosts, l net.Listener, port *front.Front, limits Limits) (end func() error) {
 	f := newHTTPFront(hosts, limits)
-	connections := &guard.Limit{Max: 1024}
-	s := &http.Server{
-		ConnState: connections.State, ConnContext: guard.ConnContext,
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if g.HandleCORS(w, r, fromPages) {
-				return
-			}
-			if no := g.Check(r); no != nil {
-				no.WriteResponse(w)
-				return
-			}
-			f.serve(w, r)
-		}),
-	}
+	port.Pages, port.Limit.Max = &fromPages, 1024
+	port.Routes = []front.Route{{Answer: func(w *front.Response, r *http.Request) error {
+		f.serve(w, r)
+		return nil
+	}}}
+	s := port.Server()
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
-		err := s.Serve(connections.Listener(l))
+		err := s.Serve(port.Limit.Listener(l))
 		if !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
-			log.Error("HTTP is no longer served: " + err.Error())
+			port.Log.Error("HTTP is no longer served: " + err.Error())
 		}
 	})
 	return func() error {

@@ -23,6 +23,7 @@ import (
 	"btools/lib/exit"
 	"btools/lib/extension/keep"
 	"btools/lib/flags"
+	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -96,8 +97,8 @@ func Serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	g := &guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())}
-	if g.Token, err = flags.ReadToken(c); err != nil {
+	web := &front.Front{Guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())}, Log: c.Log}
+	if web.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return err
 	}
 	var httpListener net.Listener
@@ -153,7 +154,7 @@ func Serve(c *cli.Context) error {
 	ready, err := v.Start(serving)
 	reg.Serve(h.serve())
 	if httpListener != nil {
-		go serveHTTP(httpListener, v, g, c.Log)
+		go serveHTTP(serving, httpListener, v, web)
 	}
 	if err == nil {
 		err = waitForStart(ctx, c, v, ready)

@@ -22,6 +22,7 @@ import (
 	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -173,9 +174,9 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		IdleByConnections: c.String("idle-by") == "connections",
 		Direct:            c.Bool("direct"),
 		Health:            proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
-		Guard:             guard.Guard{Origins: c.StringSlice("allow-origin")},
-		MaxConnections:    c.Int("max-connections"),
-		Log:               c.Log,
+		Front: front.Front{Guard: guard.Guard{Origins: c.StringSlice("allow-origin")},
+			Limit: guard.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
+		Log: c.Log,
 	}
 	if err := checkDurations(c, "idle", "stop-timeout"); err != nil {
 		return nil, err
@@ -188,8 +189,8 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	case p.Health.Interval != 0 && p.Health.Interval < minInterval || p.Health.Timeout <= 0:
 		return nil, c.UsageError("--health-interval must be 0 or at least %v, and --health-timeout must be positive",
 			minInterval)
-	case p.MaxConnections < 1:
-		return nil, c.UsageError("--max-connections must be 1 or more, not %d", p.MaxConnections)
+	case p.Front.Limit.Max < 1:
+		return nil, c.UsageError("--max-connections must be 1 or more, not %d", p.Front.Limit.Max)
 	}
 	if p.Sessions, err = sessionsOf(c); err != nil {
 		return nil, err
@@ -219,7 +220,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		p.Foreign = true
 		p.Launch = func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
 	}
-	if p.Guard.Token, err = flags.ReadToken(c); err != nil {
+	if p.Front.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return nil, err
 	}
 	if path := c.String("trace"); c.IsSet("trace") && p.Sessions == nil {

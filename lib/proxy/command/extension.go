@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,6 +19,7 @@ import (
 	"btools/lib/extension/endpoint"
 	"btools/lib/extension/hub"
 	"btools/lib/flags"
+	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -60,12 +59,9 @@ func checkHub(c *cli.Context) error {
 // extensionHub is a running hub.
 type extensionHub struct {
 	server *endpoint.Server
-	http   *http.Server
-	limit  guard.Limit
 	record *record.Record
 	proxy  record.Proxy
 	dir    *state.Dir
-	log    *slog.Logger
 
 	codeFile string
 }
@@ -126,7 +122,7 @@ func runHub(c *cli.Context) error {
 		}
 	}()
 	reg.Serve(h.methods().Serve)
-	serve := func(ctx context.Context) error { return h.serve(ctx, l) }
+	serve := func(ctx context.Context) error { return h.server.Serve(ctx, l) }
 	return cmd.Serve(ctx, stop, serve, h.record, func() (run.Endpoint, error) { return h.first(ctx, c) })
 }
 
@@ -150,18 +146,19 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &extensionHub{dir: state.NewDir(), log: c.Log, codeFile: path}
-	h.limit.Max, h.limit.Flag = c.Int("max-connections"), "max-connections"
+	h := &extensionHub{dir: state.NewDir(), codeFile: path}
 	h.server = &endpoint.Server{
 		Hub: &hub.Hub{Code: code, Open: c.Bool("no-pairing"), First: first, Last: last, Version: cli.Release(),
 			Log: c.Log},
-		Guard:   guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())},
+		Front: front.Front{
+			Guard: guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())},
+			Limit: guard.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log,
 		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
 		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit"),
 			ThrottleMS: milliseconds(c.Duration("throttle"))},
 	}
-	if h.server.Guard.Token, err = flags.ReadToken(c); err != nil {
+	if h.server.Front.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return nil, err
 	}
 	if err := readDownloads(c, &h.server.Defaults); err != nil {
@@ -207,35 +204,6 @@ func readCode(c *cli.Context, path string) (extension.Code, error) {
 		fmt.Fprintf(c.Messages, "bproxy: the pairing code is %v (kept in %s)\n", code, path)
 	}
 	return code, nil
-}
-
-// serve serves the port until the context ends. Browsers are told why their
-// connections end.
-func (h *extensionHub) serve(ctx context.Context, l net.Listener) error {
-	h.http = &http.Server{Handler: http.HandlerFunc(h.answer), ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ConnState: h.limit.State,
-		ConnContext: guard.ConnContext,
-		ErrorLog:    slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
-	failed := make(chan error, 1)
-	go func() { failed <- h.http.Serve(h.limit.Listener(l)) }()
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	}
-	h.server.Close()
-	h.http.Close()
-	return err
-}
-
-// answer answers a request, and counts its connection until a WebSocket on it
-// has ended.
-func (h *extensionHub) answer(w http.ResponseWriter, r *http.Request) {
-	taken := proxy.RecordHijack(w)
-	h.server.ServeHTTP(taken, r)
-	if conn := taken.Taken(); conn != nil {
-		h.limit.Drop(conn)
-	}
 }
 
 // first waits for the first browser that joins, and returns its endpoint.
@@ -310,7 +278,7 @@ func chromeVersion(agent string) string {
 // status returns the record of the hub.
 func (h *extensionHub) status() *record.Record {
 	r := h.record.Clone()
-	s := api.ProxyStatus{State: proxy.Stopped, Connections: h.limit.Count()}
+	s := api.ProxyStatus{State: proxy.Stopped, Connections: h.server.Front.Limit.Count()}
 	for _, i := range h.server.Hub.List() {
 		s.State = proxy.Ready
 		if g := h.server.Sessions(i.ID); g != nil {

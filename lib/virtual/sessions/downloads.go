@@ -3,29 +3,12 @@ package sessions
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"mime"
-	"net/http"
-	"strings"
 	"time"
 
 	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/guard"
 )
-
-// DownloadsPath is the path of a session's downloads, below its own.
-const DownloadsPath = "downloads"
-
-// ParseDownloads returns the GUID in a path below a session's, "" for the list
-// of its downloads; false: the path means something else.
-func ParseDownloads(rest string) (guid string, ok bool) {
-	if rest == DownloadsPath || rest == DownloadsPath+"/" {
-		return "", true
-	}
-	guid, ok = strings.CutPrefix(rest, DownloadsPath+"/")
-	return guid, ok && !strings.Contains(guid, "/")
-}
 
 // openDownloads makes the directory of a session.
 func (g *Registry) openDownloads(k Key, settings *Settings) error {
@@ -50,52 +33,6 @@ func (g *Registry) Downloads(name string) (*downloads.Files, error) {
 	}
 	return nil, control.Errorf(guard.NotFound, "the downloads of the session %q go where its browser puts them",
 		clip(name))
-}
-
-// serveDownloads answers a request for a session's downloads. It creates no
-// session.
-func (g *Registry) serveDownloads(w http.ResponseWriter, r *http.Request, name, guid string) {
-	files, err := g.Downloads(name)
-	if err != nil {
-		(&guard.Refusal{Status: http.StatusNotFound, Error: control.ErrorOf(err)}).WriteResponse(w)
-		return
-	}
-	ServeDownloads(w, r, files, guid)
-}
-
-// ServeDownloads answers a request for the list of a session's downloads, or
-// for one of them.
-func ServeDownloads(w http.ResponseWriter, r *http.Request, files *downloads.Files, guid string) {
-	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with GET, not %s",
-			r.URL.Path, r.Method).WriteResponse(w)
-		return
-	case r.ContentLength != 0:
-		guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "the request has no body").WriteResponse(w)
-		return
-	}
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if guid == "" {
-		writeJSON(w, files.List())
-		return
-	}
-	file, about, err := files.Open(guid)
-	if err != nil {
-		no := guard.Refuse(http.StatusNotFound, guard.NotFound, "the session has no complete download %q", clip(guid))
-		if !errors.Is(err, fs.ErrNotExist) {
-			no = guard.Refuse(http.StatusInternalServerError, control.Failed, "cannot read the download: %v", err)
-		}
-		no.WriteResponse(w)
-		return
-	}
-	defer file.Close()
-	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream") // whatever it is, no browser shows it
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": about.Name}))
-	h.Set("Content-Security-Policy", "sandbox; frame-ancestors 'none'")
-	h.Set("Cache-Control", "no-store")
-	http.ServeContent(w, r, "", about.StartedAt.Time, file)
 }
 
 // AwaitDownloads waits until a session has downloads and none is in progress; 0

@@ -1,110 +1,202 @@
 package sessions
 
 import (
+	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"btools/lib/control"
+	"btools/lib/front"
 	"btools/lib/guard"
 	book "btools/lib/sessions"
+	"btools/lib/virtual"
 )
 
-// prefix begins the path of each named session.
-const prefix = "/session/"
+// Prefix begins the path of each named session.
+const Prefix = "/session/"
 
-// ServeHTTP answers a request to the port that all sessions share. The paths of
+// Answer answers a request to the port that all sessions share. The paths of
 // named sessions begin with /session/NAME. The port's own /json/version returns
 // the address of a new anonymous session, and a WebSocket to /devtools/browser
 // gets a session that ends with it. With Root, all of these belong to that
 // session instead.
-func (g *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *Registry) Answer(w *front.Response, r *http.Request) error {
 	path := strings.TrimPrefix(r.URL.Path, g.Base)
-	if rest, ok := strings.CutPrefix(path, prefix); ok {
-		name, rest, _ := strings.Cut(rest, "/")
-		if guid, ok := ParseDownloads(rest); ok {
-			g.serveDownloads(w, r, name, guid)
-			return
-		}
-		g.serve(w, r, Key{Name: name}, g.Base+prefix+name, rest)
-		return
+	if below, ok := strings.CutPrefix(path, Prefix); ok {
+		name, rest, _ := strings.Cut(below, "/")
+		return g.answerNamed(w, r, name, g.Base+Prefix+name, "/"+rest)
 	}
 	if g.Root != "" {
-		if guid, ok := ParseDownloads(strings.TrimPrefix(path, "/")); ok {
-			g.serveDownloads(w, r, g.Root, guid)
-			return
-		}
-		g.serve(w, r, Key{Name: g.Root}, g.Base, strings.TrimPrefix(path, "/"))
-		return
+		return g.answerNamed(w, r, g.Root, g.Base, path)
 	}
-	ep, target := parsePath(path)
-	if no := refusal(r, ep); no != nil {
-		no.WriteResponse(w)
-		return
+	d, no := front.ReadDevTools(r, path, false)
+	if no != nil {
+		return no
 	}
 	switch {
-	case ep == version && r.UserAgent() == "chromedriver":
+	case d.Endpoint == front.Version && r.UserAgent() == "chromedriver":
 		// It takes the pages of /json/list, of which the port itself has none, and would
 		// wait for one for a minute. It shows its user the name of a browser that it
 		// does not know.
-		writeJSON(w, map[string]string{"Browser": "bproxy share serves chromedriver with --root-session NAME"})
-	case ep == version, ep == protocol:
-		g.serveShared(w, r, ep)
-	case ep == list:
-		writeJSON(w, []targetInfo{})
-	case ep == toBrowser && target == "":
-		g.serve(w, r, Key{Name: rand.Text(), Kind: book.Single}, g.Base, "devtools/browser")
-	case ep == toBrowser:
-		g.serve(w, r, Key{Name: target, Kind: book.Anonymous}, g.Base, "devtools/browser/"+target)
-	default:
-		e := control.Errorf(guard.NotFound,
-			"%s belongs to a session: on this port, each client has a browser of its own",
-			r.URL.Path)
-		e.Hint = "request " + g.Base + "/session/NAME" + path
-		(&guard.Refusal{Status: http.StatusNotFound, Error: e}).WriteResponse(w)
+		front.WriteJSON(w, map[string]string{"Browser": "bproxy share serves chromedriver with --root-session NAME"})
+		return nil
+	case d.Endpoint == front.Version, d.Endpoint == front.Protocol:
+		return g.answerShared(w, r, d)
+	case d.Endpoint == front.List:
+		front.WriteJSON(w, []string{})
+		return nil
+	case d.Endpoint == front.ToBrowser && d.Target == "":
+		return g.answer(w, r, Key{Name: rand.Text(), Kind: book.Single}, d, g.Base)
+	case d.Endpoint == front.ToBrowser:
+		return g.answer(w, r, Key{Name: d.Target, Kind: book.Anonymous}, d, g.Base)
 	}
+	e := control.Errorf(guard.NotFound, "%s belongs to a session: on this port, each client has a browser of its own",
+		r.URL.Path)
+	e.Hint = "request " + g.Base + "/session/NAME" + path
+	return e
 }
 
-// serve answers a request to a session. An invalid request creates no session.
-func (g *Registry) serve(w http.ResponseWriter, r *http.Request, k Key, base, rest string) {
-	err := CheckName(k.Name)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	ep, _ := parsePath("/" + rest)
-	if no := refusal(r, ep); no != nil {
-		no.WriteResponse(w)
-		return
-	}
-	for range attempts {
-		var e *book.Entry
-		var s book.Session
-		if e, s, err = g.use(r.Context(), k, nil); err != nil {
-			break
+// answerNamed answers a request at a path below the address of a named session. Only a
+// valid one for DevTools creates the session.
+func (g *Registry) answerNamed(w http.ResponseWriter, r *http.Request, name, base, path string) error {
+	if guid, ok := front.ParseDownloads(path); ok {
+		files, err := g.Downloads(name)
+		if err != nil {
+			return err
 		}
-		err = Serve(w, r, sessionOf(s), base, e.Owner().(*place).trace)
-		e.Leave()
-		if err == nil {
-			return
-		}
+		return front.ServeDownloads(w, r, files, guid)
 	}
-	writeError(w, err)
+	d, no := front.ReadDevTools(r, path, false)
+	if no != nil {
+		return no
+	}
+	return g.answer(w, r, Key{Name: name}, d, base)
 }
 
-// serveShared answers requests whose answer is the same for all sessions.
-func (g *Registry) serveShared(w http.ResponseWriter, r *http.Request, ep endpoint) {
+// answer answers a request to a session.
+func (g *Registry) answer(w http.ResponseWriter, r *http.Request, k Key, d front.DevTools, base string) error {
+	if err := CheckName(k.Name); err != nil {
+		return &guard.Refusal{Status: http.StatusBadRequest, Reason: control.ErrorOf(err)}
+	}
+	return Serve(w, r, d, base, func() (*virtual.Session, Trace, func(), error) {
+		e, s, err := g.use(r.Context(), k, nil)
+		switch {
+		case errors.Is(err, book.ErrClosed), errors.Is(err, book.ErrEnded):
+			return nil, nil, nil, front.Unavailable(err)
+		case err != nil:
+			return nil, nil, nil, err
+		}
+		return sessionOf(s), e.Owner().(*place).trace, e.Leave, nil
+	})
+}
+
+// answerShared answers requests whose answer is the same for all sessions.
+func (g *Registry) answerShared(w http.ResponseWriter, r *http.Request, d front.DevTools) error {
 	b, release, err := g.Chrome(r.Context())
 	if err != nil {
-		writeError(w, err)
-		return
+		return err
 	}
 	defer release()
-	if ep == protocol {
-		serveProtocol(w, r, b.Addr())
-		return
+	if d.Endpoint == front.Protocol {
+		return front.ServeProtocol(w, r, b.Addr())
 	}
-	writeJSON(w, versionOf(b.Version(), "ws://"+r.Host+g.Base+"/devtools/browser/"+rand.Text()))
+	front.WriteVersion(w, b.Version(), "ws://"+r.Host+g.Base+"/devtools/browser/"+rand.Text())
+	return nil
+}
+
+// Trace records what the clients of a session send and get.
+type Trace interface {
+	// Connection begins a WebSocket with this path. The function gets each message.
+	Connection(path string) func(toClient bool, message []byte, size int64)
+	Close() error
+}
+
+// Serve answers a request to a session whose address ends with base. use returns the
+// session for it, which is in use until done is called, and a trace that records its
+// WebSockets, unless that is nil. If the session's Chrome has just died, another session
+// may take its place: use is called again.
+func Serve(
+	w http.ResponseWriter, r *http.Request, d front.DevTools, base string,
+	use func() (s *virtual.Session, trace Trace, done func(), err error),
+) error {
+	for try := 1; ; try++ {
+		s, trace, done, err := use()
+		if err != nil {
+			return err
+		}
+		err = d.Serve(w, r, session{s, trace, strings.TrimPrefix(r.URL.Path, base)}, base)
+		again := err != nil && try < attempts && d.IsSocket() && died(r.Context(), s)
+		done()
+		if !again {
+			return err
+		}
+	}
+}
+
+// died reports whether a session to which a connection failed ends with its
+// Chrome. The client may notice that first.
+func died(ctx context.Context, s *virtual.Session) bool {
+	select {
+	case <-s.Browser().Done():
+		return true
+	case <-ctx.Done():
+	case <-time.After(deathTimeout):
+	}
+	return false
+}
+
+// session answers DevTools requests for a session.
+type session struct {
+	*virtual.Session
+	trace Trace
+	path  string // of the request, below the session's
+}
+
+// Version returns the version of the session's Chrome.
+func (s session) Version(context.Context) (json.RawMessage, error) { return s.Browser().Version(), nil }
+
+// Addr returns the address of the session's Chrome.
+func (s session) Addr() string { return s.Browser().Addr() }
+
+// IsNoTarget reports whether an error says that the session has no such target.
+func (s session) IsNoTarget(err error) bool { return virtual.IsNoTarget(err) }
+
+// Targets returns the targets of the session. It is no use of it: monitors ask for them.
+func (s session) Targets(ctx context.Context) ([]json.RawMessage, error) {
+	s.ReadTitles(ctx)
+	return s.Session.Targets(), nil
+}
+
+// NewPage opens a page, unless no session may open its URL.
+func (s session) NewPage(ctx context.Context, url string) (string, error) {
+	s.Touch()
+	if err := s.Browser().CheckURL(url); err != nil {
+		return "", guard.Refuse(http.StatusForbidden, guard.Forbidden, "%v", err)
+	}
+	return s.Session.NewPage(ctx, url)
+}
+
+// OnTarget executes a command on a target of the session.
+func (s session) OnTarget(ctx context.Context, method, target string) error {
+	s.Touch()
+	return s.Session.OnTarget(ctx, method, target)
+}
+
+// Connect serves a WebSocket to the session, or to one of its targets.
+func (s session) Connect(w http.ResponseWriter, r *http.Request, target string) error {
+	k, err := s.Session.Connect(r.Context(), target)
+	if err != nil {
+		return err
+	}
+	if s.trace != nil {
+		k.Trace = func() func(bool, []byte, int64) { return s.trace.Connection(s.path) }
+	}
+	k.Accept(w, r) // which has answered the client with any error
+	return nil
 }
 
 // CheckName returns an error for an invalid session name.

@@ -1,7 +1,6 @@
 // Package sessions gives virtual browsers addresses. A Registry keeps a book of the
 // sessions on the current Chrome: it creates a session when its address is
-// first used, and ends it when it is no longer used. Serve answers requests to
-// a session's address as a browser's endpoint would.
+// first used, and ends it when it is no longer used.
 package sessions
 
 import (

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/front"
 	book "btools/lib/sessions"
 	"btools/lib/virtual"
 	"btools/lib/virtual/chrometest"
@@ -36,7 +37,7 @@ func serve(t *testing.T) (*Registry, string) {
 	b := openChrome(t)
 	g := &Registry{Book: book.Book{Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Hour, Max: 10}},
 		Chrome: func(context.Context) (*virtual.Browser, func(), error) { return b, func() {}, nil }}
-	server := httptest.NewServer(g)
+	server := httptest.NewServer(&front.Front{Routes: []front.Route{{Answer: g.Answer}}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(server.Close)
 	t.Cleanup(g.Close)
 	return g, strings.TrimPrefix(server.URL, "http://")
@@ -219,17 +220,6 @@ func TestAnonymousAddresses(t *testing.T) {
 	for end := time.Now().Add(time.Minute); len(g.List()) != 2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the session of one connection did not end with it")
-		}
-	}
-}
-
-// A client that offers another protocol is answered in this one.
-func TestOtherUpgrade(t *testing.T) {
-	for upgrade, want := range map[string]bool{"h2c": false, "websocket": true, "WebSocket": true} {
-		r := httptest.NewRequest("GET", "/json/version", nil)
-		r.Header.Set("Upgrade", upgrade)
-		if refused := refusal(r, version) != nil; refused != want {
-			t.Errorf("an upgrade to %s is refused: %v, want %v", upgrade, refused, want)
 		}
 	}
 }

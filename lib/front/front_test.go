@@ -1,8 +1,10 @@
-package proxy
+package front
 
 import (
 	"bufio"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -16,6 +18,25 @@ func request(t *testing.T, head string) *http.Request {
 		t.Fatalf("%q: %v", head, err)
 	}
 	return r
+}
+
+// status returns the status with which a front before a browser refuses a request, if it
+// allows pages of these origins; 0: it is let through.
+func status(r *http.Request, origins ...string) int {
+	passed := false
+	f := &Front{Guard: guard.Guard{Origins: origins}, Log: slog.New(slog.DiscardHandler),
+		Routes: []Route{{Answer: func(_ *Response, r *http.Request) error {
+			if _, no := ReadDevTools(r, r.URL.Path, true); no != nil {
+				return no
+			}
+			passed = true
+			return nil
+		}}}}
+	w := httptest.NewRecorder()
+	if f.ServeHTTP(w, r); passed {
+		return 0
+	}
+	return w.Code
 }
 
 const ws = "\nConnection: keep-alive, Upgrade\nUpgrade: websocket"
@@ -73,12 +94,7 @@ func TestCheck(t *testing.T) {
 		{413, "PUT /json/new HTTP/1.1\nHost: 127.0.0.1\nContent-Length: 5"},
 		{413, "PUT /json/new HTTP/1.1\nHost: 127.0.0.1\nTransfer-Encoding: chunked"},
 	} {
-		p := &Proxy{Guard: guard.Guard{Origins: []string{"http://good.example"}}}
-		got := 0
-		if no := p.check(request(t, c.head)); no != nil {
-			got = no.Status
-		}
-		if got != c.status {
+		if got := status(request(t, c.head), "http://good.example"); got != c.status {
 			t.Errorf("%q: %d, want %d", c.head, got, c.status)
 		}
 	}
@@ -108,12 +124,12 @@ func FuzzHead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p := &Proxy{}
-		if p.check(r) != nil {
+		origins := len(r.Header.Values("Origin")) // the front removes them
+		if status(r) != 0 {
 			return
 		}
 		site := r.Header.Get("Sec-Fetch-Site")
-		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" || !local(r.Host) ||
+		if origins > 0 || site != "" && site != "none" || !local(r.Host) ||
 			r.ContentLength != 0 {
 			t.Errorf("let through: %q", head)
 		}
@@ -122,4 +138,30 @@ func FuzzHead(f *testing.F) {
 		}
 		(&guard.Guard{Token: "t"}).StripCredentials(r)
 	})
+}
+
+// A client that offers another protocol is answered in this one.
+func TestOtherUpgrade(t *testing.T) {
+	t.Parallel()
+	for upgrade, want := range map[string]int{"h2c": 0, "websocket": 404, "WebSocket": 404, "h2c, websocket": 404} {
+		r := request(t, "GET /json/version HTTP/1.1\nHost: 127.0.0.1\nConnection: Upgrade\nUpgrade: "+upgrade)
+		if got := status(r); got != want {
+			t.Errorf("an upgrade to %s: %d, want %d", upgrade, got, want)
+		}
+	}
+}
+
+// The paths below a browser's address that mean its downloads.
+func TestDownloadsPaths(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{"/downloads": "", "/downloads/": "", "/downloads/x": "x", "": "no",
+		"/": "no", "/x": "no", "/downloadsx": "no", "/downloads/x/": "no", "/downloads/x/y": "no"} {
+		guid, ok := ParseDownloads(path)
+		if !ok {
+			guid = "no"
+		}
+		if guid != want {
+			t.Errorf("%q: %q, want %q", path, guid, want)
+		}
+	}
 }

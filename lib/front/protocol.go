@@ -1,4 +1,4 @@
-package sessions
+package front
 
 import (
 	"bytes"
@@ -20,13 +20,13 @@ var protocolOf156 []byte
 // protocolTimeout is how long Chrome may take to describe its protocol.
 const protocolTimeout = 30 * time.Second
 
-// serveProtocol answers /json/protocol: with the answer of the Chrome that listens at
+// ServeProtocol answers /json/protocol: with the answer of the Chrome that listens at
 // a host:port, or with a copy for one that listens nowhere, because no command asks
 // for it.
-func serveProtocol(w http.ResponseWriter, r *http.Request, addr string) {
+func ServeProtocol(w http.ResponseWriter, r *http.Request, addr string) error {
 	if addr == "" {
 		writeProtocol(w)
-		return
+		return nil
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: protocolTimeout}
@@ -38,10 +38,10 @@ func serveProtocol(w http.ResponseWriter, r *http.Request, addr string) {
 			setHeaders(w, resp.ContentLength)
 			w.WriteHeader(resp.StatusCode)
 			io.Copy(w, resp.Body)
-			return
+			return nil
 		}
 	}
-	writeError(w, fmt.Errorf("the browser does not answer: %w", err))
+	return fmt.Errorf("the browser does not answer: %w", err)
 }
 
 // writeProtocol answers with the copy.
