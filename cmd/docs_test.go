@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"btools/lib/cmdtest"
+	"btools/lib/settings"
 )
 
 var flagName = regexp.MustCompile(`--([a-z][a-z-]+)`)
@@ -122,4 +123,55 @@ func TestDocumentsNameTheVariables(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The manual has each setting with its default: a key in bpool.toml(5), and a flag in the
+// page of its program.
+func TestDocumentsNameTheSettings(t *testing.T) {
+	t.Parallel()
+	for _, missing := range undocumented(t, settings.Table()) {
+		t.Error(missing)
+	}
+	row := &settings.Row{Name: "idle", Where: settings.Global | settings.Proxy, Default: "3s"}
+	if missing := undocumented(t, []*settings.Row{row}); len(missing) != 2 {
+		t.Errorf("of a setting that no page has, these are missing: %q", missing)
+	}
+}
+
+// undocumented returns what the manual lacks of some settings.
+func undocumented(t *testing.T, rows []*settings.Row) (missing []string) {
+	pages := map[string]string{}
+	for _, page := range []string{"bpool.toml.5", "bproxy.1", "bmcp.1", "bpool.1", "blaunch.1"} {
+		b, err := os.ReadFile(cmdtest.Root + "/man/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[page] = string(b)
+	}
+	// says reports whether an entry of a page has a default.
+	says := func(page, entry, value string) bool {
+		its, has := regexp.MustCompile(`^.*`+entry+`\b`), regexp.MustCompile(`\b`+value+`\b`)
+		return slices.ContainsFunc(strings.Split(pages[page], "\n.It "), func(text string) bool {
+			return its.MatchString(text) && has.MatchString(text)
+		})
+	}
+	for _, r := range rows {
+		if key := r.KeyName(); r.Where&settings.Keys != 0 &&
+			!says("bpool.toml.5", "Cm "+strings.ToLower(key)+" , Ev "+key, r.Default) {
+			missing = append(missing, "bpool.toml.5: "+key+", "+r.Default)
+		}
+		for at, page := range map[settings.Where]string{settings.Launches: "blaunch.1", settings.Proxy: "bproxy.1",
+			settings.Share: "bproxy.1", settings.Hub: "bproxy.1", settings.Agent: "bmcp.1", settings.Lease: "bpool.1",
+			settings.Request: "bproxy.1"} {
+			value := r.DefaultAt(at)
+			if strings.Trim(value, "0smh") == "" { // never, or no limit
+				value = ""
+			}
+			value = strings.NewReplacer("m0s", "m", "h0m", "h").Replace(value)
+			if r.Where&at != 0 && !says(page, "Fl Fl "+r.Name, value) {
+				missing = append(missing, page+": --"+r.Name+", "+value)
+			}
+		}
+	}
+	return missing
 }

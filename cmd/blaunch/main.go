@@ -16,6 +16,7 @@ import (
 	"btools/lib/flags"
 	"btools/lib/launch"
 	"btools/lib/launch/command"
+	"btools/lib/settings"
 	statecommand "btools/lib/states/command"
 )
 
@@ -34,7 +35,7 @@ func main() {
 				"bfind --type chrome --first | blaunch -    # one that stays until stopped",
 				"blaunch stop --all",
 			},
-			Flags: slices.Concat(flags.Browser(browser), []ucli.Flag{
+			Flags: slices.Concat(flags.Browser(settings.Launches, browser), []ucli.Flag{
 				&ucli.StringFlag{Name: "url", Category: browser, Usage: "open `URL` (default: about:blank)"},
 				&ucli.IntFlag{Name: "port", Category: browser,
 					Usage: "open the endpoint on `PORT` (default: the port of the record, else the browser chooses)"},

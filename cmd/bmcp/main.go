@@ -14,6 +14,7 @@ import (
 	"btools/lib/flags"
 	"btools/lib/mcphosts"
 	"btools/lib/results"
+	"btools/lib/settings"
 	statecommand "btools/lib/states/command"
 )
 
@@ -53,30 +54,7 @@ func main() {
 			Usage: "keep `N` results that were cut, each for 5 minutes after its last use"},
 		&ucli.BoolFlag{Name: "shared", Category: shared,
 			Usage: "show all hosts the one browser whole, without session_id"},
-		&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
-			DefaultText: "30m, with --hibernate 30 days",
-			Usage: "end a virtual browser after `DURATION` without a call, else after " +
-				"BROWSER_TIMEOUT_MINUTES; 0 means never"},
-		&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
-			Usage: "save and free a virtual browser unused for `DURATION`; the next call gets it back " +
-				"and says so"},
-		&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
-			Usage: "hide the pages of a virtual browser after `DURATION` without a call, until the next one; " +
-				"0 means never"},
-		&ucli.IntFlag{Name: "max-sessions", Category: shared, DefaultText: "0, no limit",
-			Usage: "keep `N` virtual browsers awake; other calls wait in order; one unused for 5s is " +
-				"hibernated to make room"},
-		&ucli.IntFlag{Name: "tab-limit", Category: shared, Value: 15,
-			Usage: "close the least recently used tab of a virtual browser with more than `N`; " +
-				"0 means no limit"},
-		&ucli.StringSliceFlag{Name: "upload-root", Category: shared,
-			Usage: "let virtual browsers put files of the directory `DIR` into forms (repeatable; default: " +
-				"the working directory, unless that is or holds the home directory)"},
-		&ucli.StringSliceFlag{Name: "download-root", Category: shared,
-			Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
-		&ucli.StringFlag{Name: "state", Category: shared,
-			Usage: "start virtual browsers with the logins of state `NAME` (of bproxy or bpool; with " +
-				"pools: each lease)"},
+	}, flags.Settings(settings.Agent, settings.Sessions, shared, "virtual browser"), []ucli.Flag{
 		&ucli.StringFlag{Name: "pool-config", Category: pools, Usage: "run bpool serve with `FILE`"},
 		&ucli.StringFlag{Name: "env-file", Category: pools,
 			Usage: "read variables that the environment does not set from `FILE`, such as .env"},
@@ -93,14 +71,11 @@ func main() {
 			Usage: "let all hosts use the logins of bmcp auth at children's servers"},
 		&ucli.StringSliceFlag{Name: "allow-origin", Category: front,
 			Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
-	}, browserFlags(browser), []ucli.Flag{
+	}, flags.Browser(settings.Agent, browser), []ucli.Flag{
 		&ucli.BoolFlag{Name: "extension", Category: browser,
 			Usage: "use a browser that joins by its extension (such as the one that a person uses; launch " +
 				"none)"},
-		&ucli.DurationFlag{Name: "idle", Category: browser, Value: 30 * time.Minute,
-			Usage: "stop the browser when nothing has used it for `DURATION`, else for " +
-				"BROWSER_TIMEOUT_MINUTES; the next call launches another; 0 means never"},
-	})
+	}, flags.Settings(settings.Agent, settings.Lives, browser, ""))
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true,
@@ -187,14 +162,4 @@ func main() {
 						Usage: "give the child `DURATION` to end"}})},
 		},
 	})
-}
-
-// browserFlags are those of blaunch; standard input is the host's, and has no
-// record.
-func browserFlags(category string) []ucli.Flag {
-	all := flags.Browser(category)
-	browser := all[0].(*ucli.StringFlag)
-	browser.Usage = "launch `TYPE|FILE`: the best of a type, or an executable; webkit is launched by the child " +
-		"(default: the best that is installed)"
-	return all
 }

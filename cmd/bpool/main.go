@@ -12,6 +12,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/flags"
 	"btools/lib/pool/command"
+	"btools/lib/settings"
 	statecommand "btools/lib/states/command"
 )
 
@@ -77,10 +78,9 @@ func main() {
 						Usage: "lease `ID|ALIAS` (default: the one that was returned earliest)"},
 					&ucli.DurationFlag{Name: "timeout",
 						Usage: "wait at most `DURATION`; 0 does not wait (default: the pool's LEASE_TIMEOUT)"},
-					&ucli.StringFlag{Name: "state",
-						Usage: "start with the logins of the state `NAME` (default: the pool's STATE)"},
 					ttl("the pool's LEASE_TTL"),
 					&ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")},
+					flags.Settings(settings.Lease, settings.Sessions, "", "session"),
 					awaitcommand.Flags(""), flags.Evidence(""), flags.Owner("", "end the lease"))},
 			{Name: "release", Usage: "end leases, given by ID or as records on standard input", ArgsUsage: "[LEASE…]",
 				Do: command.Release, Flags: []ucli.Flag{socket,

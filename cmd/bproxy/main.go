@@ -12,6 +12,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/flags"
 	"btools/lib/proxy/command"
+	"btools/lib/settings"
 	statecommand "btools/lib/states/command"
 )
 
@@ -19,24 +20,6 @@ func main() {
 	const listen, browser, shared, joining, lives = "Port:", "Browser:", "Sessions:", "Joining:", "Life:"
 	const running, ofSessions, ofBrowsers = "a running one", "its sessions", "joining"
 	const port = "[PORT]"
-	proxies := func(category string) []ucli.Flag {
-		return []ucli.Flag{
-			&ucli.StringFlag{Name: "proxy", Category: category, EnvVars: []string{"BTOOLS_PROXY"},
-				Usage: "reach the network through the proxy at `URL`, with USER:PASSWORD@ if it needs them, or @FILE"},
-			&ucli.StringFlag{Name: "proxy-bypass", Category: category,
-				Usage: "reach the hosts in `LIST` without the proxy, such as .example.com;10.0.0.0/8"},
-		}
-	}
-	files := func(category, limit string) []ucli.Flag {
-		return []ucli.Flag{
-			&ucli.StringFlag{Name: "download-limit", Category: category, Value: limit,
-				Usage: "let a session download at most `SIZE`, such as 200MiB; 0 means no limit"},
-			&ucli.StringSliceFlag{Name: "upload-root", Category: category,
-				Usage: "let sessions put files of the directory `DIR` into forms (repeatable)"},
-			&ucli.StringSliceFlag{Name: "download-root", Category: category,
-				Usage: "let clients of any user name directories of `DIR` for their downloads (repeatable)"},
-		}
-	}
 	const chosen = "the port of the record on standard input, else one that the system chooses"
 	listens := func(standard string) []ucli.Flag {
 		return []ucli.Flag{
@@ -62,40 +45,9 @@ func main() {
 				Usage: "use the browser at `URL|FILE` and launch none; FILE is its DevToolsActivePort"},
 			&ucli.BoolFlag{Name: "one-connection", Category: browser,
 				Usage: "use one WebSocket to the browser of --target for all clients: its user is asked once"},
-		}, flags.Browser(browser))
+		}, flags.Browser(settings.Launches, browser))
 	}
-	// sessions are those of a browser that is shared, and of one that joins.
-	sessions := func(idle string) []ucli.Flag {
-		return slices.Concat([]ucli.Flag{
-			&ucli.DurationFlag{Name: "session-grace", Category: shared, Value: 10 * time.Second,
-				Usage: "end an anonymous session `DURATION` after its last connection closes"},
-			&ucli.DurationFlag{Name: "session-idle", Category: shared, Value: 30 * time.Minute,
-				DefaultText: idle,
-				Usage:       "end a named session after `DURATION` without traffic; 0 means never"},
-			&ucli.DurationFlag{Name: "throttle", Category: shared, Value: time.Minute,
-				Usage: "hide the pages of a session after `DURATION` without traffic, until its next command; " +
-					"0 means never"},
-			&ucli.IntFlag{Name: "max-sessions", Category: shared, Value: 100,
-				Usage: "allow at most `N` sessions at once; hibernated sessions do not count"},
-			&ucli.IntFlag{Name: "tab-limit", Category: shared, DefaultText: "0, no limit",
-				Usage: "close the least recently used tab of a session with more than `N`"},
-			&ucli.StringFlag{Name: "downloads", Category: shared,
-				Usage: "keep the downloads of each session in `DIR`/NAME, also after its end"},
-		}, files(shared, "1GiB"))
-	}
-	sharing := func() []ucli.Flag {
-		return slices.Concat(sessions("30m, with --hibernate 30 days"), []ucli.Flag{
-			&ucli.DurationFlag{Name: "hibernate", Category: shared, DefaultText: "0, never",
-				Usage: "save a named session without connections after `DURATION` without traffic and free " +
-					"its pages; the next connection gets it back"},
-			&ucli.StringFlag{Name: "default-session", Category: shared,
-				Usage: "give the session `NAME` the browser's own profile and logins"},
-			&ucli.StringFlag{Name: "root-session", Category: shared,
-				Usage: "send clients of the root address to the session `NAME`, not to a new one each"},
-			&ucli.StringFlag{Name: "state", Category: shared,
-				Usage: "start each session with the logins of the state `NAME`"},
-		}, proxies(shared))
-	}
+	sharing := func() []ucli.Flag { return flags.Settings(settings.Share, settings.Sessions, shared, "session") }
 	joins := func() []ucli.Flag {
 		return []ucli.Flag{
 			&ucli.StringFlag{Name: "ports", Category: joining, Value: "3301-3399",
@@ -116,20 +68,10 @@ func main() {
 				Usage: "kill the browser, or CMD, if it has not ended `DURATION` after being asked to"})
 	}
 	runs := func() []ucli.Flag {
-		return append(append(ends(), flags.Evidence(lives)...),
+		return append(slices.Concat(ends(), flags.Evidence(lives),
+			flags.Settings(settings.Proxy, settings.Lives, lives, "session")),
 			&ucli.BoolFlag{Name: "eager", Category: lives,
-				Usage: "launch the browser, or connect with --one-connection, at once"},
-			&ucli.DurationFlag{Name: "idle", Category: lives,
-				Usage: "stop the browser after `DURATION` without client traffic (even if a client is connected)"},
-			&ucli.StringFlag{Name: "idle-by", Category: lives, Value: "traffic",
-				Usage: "count `traffic|connections` as use, for --idle: client messages and downloads, or open " +
-					"WebSockets and sessions"},
-			&ucli.DurationFlag{Name: "health-interval", Category: lives, Value: 20 * time.Second,
-				Usage: "check the browser's health every `DURATION`; 0 means never"},
-			&ucli.DurationFlag{Name: "health-timeout", Category: lives, Value: 5 * time.Second,
-				Usage: "stop a browser that does not answer a health check within `DURATION`"},
-			&ucli.DurationFlag{Name: "timeout", Category: lives, Value: 15 * time.Second,
-				Usage: "give up a launch after `DURATION`"})
+				Usage: "launch the browser, or connect with --one-connection, at once"})
 	}
 	direct := &ucli.BoolFlag{Name: "direct", Category: listen,
 		Usage: "show the browser's own address in /json, which bypasses the proxy"}
@@ -173,10 +115,11 @@ func main() {
 					"bproxy hub",
 					"bproxy join -f instance.ws_url       # reserves one, until interrupted",
 				},
-				Flags: slices.Concat(listens("127.0.0.1:3300"), joins(), sessions(""), ends(), []ucli.Flag{
-					&ucli.DurationFlag{Name: "timeout", Category: lives, DefaultText: "0, never",
-						Usage: "give up after `DURATION` without a browser for CMD"},
-					set(extension)}),
+				Flags: slices.Concat(listens("127.0.0.1:3300"), joins(),
+					flags.Settings(settings.Hub, settings.Sessions, shared, "session"), ends(), []ucli.Flag{
+						&ucli.DurationFlag{Name: "timeout", Category: lives, DefaultText: "0, never",
+							Usage: "give up after `DURATION` without a browser for CMD"},
+						set(extension)}),
 				Do: command.Run},
 			{Name: "list", Group: running,
 				Usage: "list the running proxies, and the browsers that have joined a hub",
@@ -207,17 +150,9 @@ func main() {
 					"bproxy session end agent-7"},
 				Values: map[string]cli.Values{"NAME": command.SessionToEnd, "--state": command.StateNames,
 					"--field": command.SessionFields},
-				Flags: slices.Concat(proxies(""), files("", ""), []ucli.Flag{
+				Flags: append(flags.Settings(settings.Request, settings.Sessions, "", "session"),
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"},
-					&ucli.IntFlag{Name: "tab-limit", DefaultText: "that of the proxy",
-						Usage: "close the least recently used tab of the new session with more than `N`; " +
-							"0 means no limit"},
-					&ucli.DurationFlag{Name: "throttle", DefaultText: "that of the proxy",
-						Usage: "hide the pages of the new session after `DURATION` without traffic; 0 means never"},
-					&ucli.StringFlag{Name: "trace", Usage: "append every message of the new session to `FILE`"},
-					&ucli.StringFlag{Name: "state", Usage: "start the new session with the logins of the state `NAME`"},
-					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"},
-				})},
+					&ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"})},
 			{Name: "downloads", Group: ofSessions,
 				Usage: "list or save the files that a session has downloaded", ArgsUsage: "SESSION",
 				Do: command.Downloads, Values: map[string]cli.Values{"--field": command.DownloadFields},
@@ -267,7 +202,7 @@ func main() {
 				Usage: "show the state of a proxy", ArgsUsage: port, Do: command.Status},
 			{Name: "launch", Group: running,
 				Usage:     "launch its browser, or replace it with one that has other options",
-				ArgsUsage: port, Do: command.Launch, Flags: flags.Browser(browser)},
+				ArgsUsage: port, Do: command.Launch, Flags: flags.Browser(settings.Launches, browser)},
 			{Name: "stop", Group: running,
 				Usage: "stop its browser; the next connection launches another", ArgsUsage: port,
 				Do: command.Stop},

@@ -14,7 +14,7 @@ func TestThrottledSessions(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	p := w.Proxy("--isolate", "--session-throttle", "0")
-	w.Run("bproxy", "session", "new", "quick", "--throttle", "-1s").Wants(t, 64, "--throttle must be a duration")
+	w.Run("bproxy", "session", "new", "quick", "--throttle", "-1s").Wants(t, 64, "must be a duration")
 	w.Run("bproxy", "session", "end", "quick", "--throttle", "1s").Wants(t, 64, "applies to a new session")
 	w.Run("bproxy", "session", "new", "quick", "--throttle", "100ms").Wants(t, 0, "")
 	site, hidden := cmdtest.ObservedSite(t)

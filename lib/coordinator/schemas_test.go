@@ -74,15 +74,15 @@ func TestOwnSchemas(t *testing.T) {
 		drives    bool
 		arguments map[string]string // of some tools
 	}{
-		"one browser": {browsers: source.Proxied(nil, nil, nil, source.Sessions{}), arguments: map[string]string{
+		"one browser": {browsers: source.Proxied(nil, nil, nil, source.Sharing{}), arguments: map[string]string{
 			stop: "", bulk: "commands stop_on_error return_all_results"}},
-		"a browser that a child drives": {browsers: source.Proxied(nil, nil, nil, source.Sessions{}), drives: true,
+		"a browser that a child drives": {browsers: source.Proxied(nil, nil, nil, source.Sharing{}), drives: true,
 			arguments: map[string]string{stop: ""}},
 		"sessions beside it": {
-			browsers: source.Proxied(nil, nil, nil, source.Sessions{Kind: source.ProfileAndSessions}),
+			browsers: source.Proxied(nil, nil, nil, source.Sharing{Kind: source.ProfileAndSessions}),
 			arguments: map[string]string{
 				stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
-		"a session a host": {browsers: source.Proxied(nil, nil, nil, source.Sessions{Kind: source.SessionsOnly}),
+		"a session a host": {browsers: source.Proxied(nil, nil, nil, source.Sharing{Kind: source.SessionsOnly}),
 			arguments: map[string]string{
 				stop: "session_id", bulk: "commands stop_on_error return_all_results session_id"}},
 		"pools": {browsers: source.Served(nil, ""), arguments: map[string]string{

@@ -10,29 +10,16 @@ import (
 	"btools/lib/cli"
 	"btools/lib/launch/options"
 	"btools/lib/record"
+	"btools/lib/settings"
 )
 
-// Browser are the flags that say what browser to launch.
-func Browser(category string) []ucli.Flag {
-	return []ucli.Flag{
-		&ucli.StringFlag{Name: "browser", Category: category, EnvVars: []string{"BTOOLS_BROWSER"},
-			Usage: "launch `TYPE|FILE`: the best of a type, or an executable (default: the browser of the input " +
-				"record, otherwise the best installed one)"},
-		&ucli.BoolFlag{Name: "headless", Category: category, Usage: "run without a window (the default)"},
-		&ucli.BoolFlag{Name: "no-headless", Category: category, Usage: "open a window"},
-		&ucli.StringFlag{Name: "profile", Category: category,
-			Usage: "use and keep the profile in `DIR` (default: a temporary one)"},
-		&ucli.StringSliceFlag{Name: "arg", Category: category, Usage: "pass `ARG` to the browser (repeatable)"},
-		&ucli.BoolFlag{Name: "no-default-args", Category: category,
-			Usage: "pass only the flags that the endpoint and the profile need"},
-		&ucli.StringFlag{Name: "window-size", Category: category,
-			Usage: "make the window `W,H` pixels, such as 1280,720"},
-		&ucli.StringSliceFlag{Name: "env", Category: category,
-			Usage: "set `K=V` in the browser's environment (repeatable)"},
-		&ucli.StringFlag{Name: "sandbox", Category: category, DefaultText: "auto",
-			Usage: "set the browser's sandbox to `on|off|auto`; auto is off for root, in CI, and where user " +
-				"namespaces are denied"},
+// Browser returns the flags that say what browser to launch, as those of a program at a
+// place.
+func Browser(at settings.Where, category string) (all []ucli.Flag) {
+	for _, r := range settings.Rows(settings.Launches) {
+		all = append(all, flagOf(r, at, category, ""))
 	}
+	return all
 }
 
 // Hidden returns flags that help texts don't show.

@@ -27,11 +27,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"btools/lib/forward/upstream"
 )
 
 // Options say what a Forwarder forwards to, and for whom.
 type Options struct {
-	Upstream *Upstream // nil: servers themselves
+	Upstream *upstream.URL // nil: servers themselves
 	// Except, if it is valid, is a port of this machine to which nothing is forwarded.
 	// What is for this machine does not go to Upstream then, unless Loopback says so.
 	Except   netip.AddrPort
@@ -97,13 +99,13 @@ func Listen(o Options) (*Forwarder, error) {
 	f.idle.TLSHandshakeTimeout, f.idle.ResponseHeaderTimeout = f.bound(), cmp.Or(o.answer, pageTimeout)
 	switch {
 	case o.Upstream == nil:
-	case o.Upstream.scheme != "socks5":
-		f.idle.Proxy = http.ProxyURL(o.Upstream.url())
+	case o.Upstream.Scheme != "socks5":
+		f.idle.Proxy = http.ProxyURL(o.Upstream.URL())
 	default: // the library does not bound the answers of a SOCKS proxy
 		f.idle.DialContext = func(ctx context.Context, _, target string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeoutCause(ctx, f.bound(), errSlow)
 			defer cancel()
-			return o.Upstream.dialSOCKS(ctx, target)
+			return dialSOCKS(ctx, o.Upstream, target)
 		}
 	}
 	errorLog := slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)
@@ -237,7 +239,7 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // rewrite keeps the address of a request as Chrome wrote it.
 func (f *Forwarder) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // the library drops parts that it cannot parse
-	if f.Upstream.scheme == "socks5" {
+	if f.Upstream.Scheme == "socks5" {
 		r.Out.URL.Opaque = originForm(r.In)
 		return
 	}
@@ -297,7 +299,7 @@ func (f *Forwarder) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	if direct {
 		up, err = f.dialDirect(ctx, "tcp", r.RequestURI)
 	} else {
-		up, err = f.Upstream.dial(ctx, r.RequestURI, header)
+		up, err = dial(ctx, f.Upstream, r.RequestURI, header)
 	}
 	if err != nil {
 		if direct {

@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"btools/lib/forward/proxytest"
+	"btools/lib/forward/upstream"
 )
 
 func TestOnlyTheBrowser(t *testing.T) {
 	server := httptest.NewServer(echo)
 	defer server.Close()
 	p := proxytest.HTTP(t, server.Listener.Addr().String())
-	u, err := Parse("http://" + proxytest.Credentials + p.At)
+	u, err := upstream.Parse("http://" + proxytest.Credentials + p.At)
 	if err != nil {
 		t.Fatal(err)
 	}

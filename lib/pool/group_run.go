@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"btools/lib/exit"
-	"btools/lib/forward"
+	"btools/lib/forward/upstream"
 	"btools/lib/pool/share"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -75,7 +75,7 @@ func (g *group) launchChrome(ctx context.Context) (*share.Chrome, error) {
 		o := virtual.Options{UploadRoots: g.set.UploadRoots, DownloadRoots: g.set.DownloadRoots,
 			Throttle: g.set.Throttle}
 		if g.set.Proxy != "" {
-			o.Proxy, _ = forward.Parse(g.set.Proxy) // it was checked with the configuration
+			o.Proxy, _ = upstream.Parse(g.set.Proxy) // it was checked with the configuration
 			o.ProxyBypass = g.set.ProxyBypass
 		}
 		o.Keep = v.Dir != nil

@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/record"
+	"btools/lib/settings"
 	"btools/lib/virtual/sessions"
 	"btools/lib/websocket"
 )
@@ -144,7 +145,7 @@ type Traces struct {
 
 // Open opens the trace of a session, nil if it has none. A session does without
 // a file in the directory if that cannot be opened.
-func (t *Traces) Open(session string, s sessions.Settings) (sessions.Trace, error) {
+func (t *Traces) Open(session string, s settings.Settings) (sessions.Trace, error) {
 	path := s.Trace
 	switch {
 	case path == "" && t.Dir == "":

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"btools/lib/downloads"
-	"btools/lib/forward"
+	"btools/lib/forward/upstream"
 )
 
 // Where is where a setting may be set; a row names several.
@@ -134,8 +134,14 @@ func (r *Row) field() any {
 	return r.Field(&Settings{})
 }
 
-// DefaultAt returns the default for a program, as a text.
-func (r *Row) DefaultAt(at Where) string { return cmp.Or(r.At[at].Default, r.Default) }
+// DefaultAt returns the default for a program, as a text; "": none, or it is for
+// another to say, such as for the launcher of a browser.
+func (r *Row) DefaultAt(at Where) string {
+	if r.Where&at == 0 || at&(Launches|Lease|Request) != 0 {
+		return ""
+	}
+	return cmp.Or(r.At[at].Default, r.Default)
+}
 
 // UsageAt returns what help says of the flag, and its default there.
 func (r *Row) UsageAt(at Where, session string) (usage, shown string) {
@@ -151,7 +157,7 @@ func (r *Row) KindOf() string {
 	case *bool, **bool, nil:
 		return "true or false"
 	case *int:
-		return fmt.Sprintf("%d to %d", r.Low, cmp.Or(r.High, maxCount))
+		return fmt.Sprintf("a number, %d or more", r.Low)
 	case *int64:
 		return "a size, 0 for no limit"
 	case *time.Duration:
@@ -173,15 +179,15 @@ func (r *Row) Shown(text string) string {
 	if !r.Secret || text == "" || strings.HasPrefix(text, "@") {
 		return text
 	}
-	u, err := forward.Parse(text)
+	u, err := upstream.Parse(text)
 	if err != nil {
 		return "…" // it may hold a password
 	}
 	return u.String()
 }
 
-// Set reads a text into s. The error says what it must be.
-func (r *Row) Set(s *Settings, text string, files Files) error {
+// Set reads a text, as it is written at a place, into s. The error says what it must be.
+func (r *Row) Set(s *Settings, at Where, text string, files Files) error {
 	switch {
 	case r.Read != nil:
 		return r.Read(s, text, files)
@@ -202,9 +208,9 @@ func (r *Row) Set(s *Settings, text string, files Files) error {
 			return err
 		}
 	case *int:
-		n, err := ParseCount(text, r.Low, cmp.Or(r.High, maxCount))
+		n, err := strconv.Atoi(text)
 		if *p = n; err != nil {
-			return err
+			*p = -1 // which Check refuses
 		}
 	case *int64:
 		n, err := downloads.ParseSize(text)
@@ -222,12 +228,15 @@ func (r *Row) Set(s *Settings, text string, files Files) error {
 	case *[]string:
 		*p = filepath.SplitList(text)
 	}
-	return r.Check(s, Global, files)
+	return r.Check(s, at, files)
 }
 
 func (r *Row) durationError() error {
-	return fmt.Errorf("must be a duration such as 90s, 5m or 1h30m, at least %v, at most 876000h",
-		time.Duration(r.Low))
+	least := "0 or more"
+	if r.Low > 0 {
+		least = fmt.Sprintf("at least %v", time.Duration(r.Low))
+	}
+	return fmt.Errorf("must be a duration such as 90s, 5m or 1h30m, %s, at most 876000h", least)
 }
 
 // Check returns an error if the row's value in s is not one that it may have, and
@@ -246,8 +255,12 @@ func (r *Row) Check(s *Settings, at Where, files Files) error {
 			return fmt.Errorf("must be %s", strings.Join(r.Values, " or "))
 		}
 	case *int:
-		if high := cmp.Or(r.High, maxCount); *p > high || *p < r.Low && !(*p == 0 && r.At[at].Zero) {
-			return fmt.Errorf("must be a number from %d to %d", r.Low, high)
+		switch ok := *p >= r.Low || *p == 0 && r.At[at].Zero; {
+		case ok && *p <= cmp.Or(r.High, maxCount):
+		case r.High == 0 && !ok:
+			return fmt.Errorf("must be a number, %d or more", r.Low)
+		default:
+			return fmt.Errorf("must be a number from %d to %d", r.Low, cmp.Or(r.High, maxCount))
 		}
 	case *int64:
 		if *p < 0 {
@@ -280,6 +293,24 @@ func (r *Row) Check(s *Settings, at Where, files Files) error {
 	return nil
 }
 
+// Args returns the flag with the row's value of s, as another program takes it; none for
+// an empty text or list.
+func (r *Row) Args(s *Settings) (args []string) {
+	switch p := r.Field(s).(type) {
+	case *[]string:
+		for _, v := range *p {
+			args = append(args, "--"+r.Name+"="+v)
+		}
+	case *string:
+		if *p != "" {
+			args = []string{"--" + r.Name + "=" + *p}
+		}
+	default:
+		args = []string{fmt.Sprintf("--%s=%v", r.Name, reflect.ValueOf(p).Elem())}
+	}
+	return args
+}
+
 // Copy sets the row's value in s to that of another.
 func (r *Row) Copy(s, from *Settings) {
 	reflect.ValueOf(r.Field(s)).Elem().Set(reflect.ValueOf(r.Field(from)).Elem())
@@ -308,11 +339,11 @@ func ParseCount(v string, low, high int) (int, error) {
 // Named returns the row with a key, or nil.
 func Named(key string) *Row {
 	key = cmp.Or(Formerly[key], key)
-	i := slices.IndexFunc(Table, func(r *Row) bool { return r.Where&Keys != 0 && r.KeyName() == key })
+	i := slices.IndexFunc(Table(), func(r *Row) bool { return r.Where&Keys != 0 && r.KeyName() == key })
 	if i < 0 {
 		return nil
 	}
-	return Table[i]
+	return Table()[i]
 }
 
 // KeyNames returns the names of all keys.
@@ -325,10 +356,19 @@ func KeyNames() (names []string) {
 
 // Rows returns the rows that may be set at one of these places.
 func Rows(at Where) (rows []*Row) {
-	for _, r := range Table {
+	for _, r := range Table() {
 		if r.Where&at != 0 {
 			rows = append(rows, r)
 		}
 	}
 	return rows
+}
+
+// Flags returns the names of the flags of the settings that may be set at one of these
+// places.
+func Flags(at Where) (names []string) {
+	for _, r := range Rows(at) {
+		names = append(names, r.Name)
+	}
+	return names
 }

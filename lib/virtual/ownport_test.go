@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"btools/lib/forward"
 	"btools/lib/forward/proxytest"
+	"btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/chrometest"
 )
@@ -41,7 +41,7 @@ func TestOwnPortIsOutOfReach(t *testing.T) {
 	}))
 	defer site.Close()
 	web := proxytest.HTTP(t, site.Listener.Addr().String())
-	proxy, err := forward.Parse("http://" + proxytest.Credentials + web.At)
+	proxy, err := upstream.Parse("http://" + proxytest.Credentials + web.At)
 	if err != nil {
 		t.Fatal(err)
 	}

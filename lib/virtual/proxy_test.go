@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"btools/lib/control/api"
-	"btools/lib/forward"
 	"btools/lib/forward/proxytest"
+	urls "btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
 )
 
@@ -72,7 +72,7 @@ func TestProxies(t *testing.T) {
 	b.log = slog.New(slog.NewTextHandler(log, nil))
 	through := func(upstream, bypass string) (*Session, *peer) {
 		t.Helper()
-		u, err := forward.Parse(upstream)
+		u, err := urls.Parse(upstream)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/downloads"
 	"btools/lib/forward"
+	"btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
 	"btools/lib/states"
@@ -35,7 +36,7 @@ type Options struct {
 	// Proxy, if not nil, is the proxy of the session's contexts, and ProxyBypass
 	// lists the hosts that they reach without it, as Chrome's
 	// --proxy-bypass-list does.
-	Proxy       *forward.Upstream
+	Proxy       *upstream.URL
 	ProxyBypass string
 	// Downloads, if not nil, keep what the session downloads, wherever a client
 	// wants it; whoever made them closes them after the session.

@@ -15,6 +15,7 @@ import (
 	"btools/lib/extension/keep"
 	"btools/lib/launch/options"
 	"btools/lib/record"
+	"btools/lib/settings"
 	"btools/lib/wait"
 )
 
@@ -66,7 +67,7 @@ type hub struct {
 func OfHub(how Joined, idle time.Duration) Source {
 	h := &hub{Joined: how, named: map[string]*namedBrowser{}, choosing: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.init(h, Sessions{Kind: Hub, Idle: idle})
+	h.init(h, Sharing{Kind: Hub, Settings: settings.Settings{SessionIdle: idle}})
 	how.Launched.Joined, how.Launched.Left = h.offer, h.withdraw
 	return h
 }

@@ -32,7 +32,7 @@ func (s *proxied) stopIdle(empty bool) time.Time {
 		}
 		return time.Now()
 	}
-	after := s.sessions.BrowserIdle
+	after := s.sessions.Idle
 	if idle := s.unused(ctx); idle != nil { // else there is no browser
 		if unused := time.Duration(*idle * float64(time.Second)); unused < after {
 			return time.Now().Add(-unused)

@@ -17,7 +17,7 @@ import (
 type oneBrowser struct {
 	plain
 	provider
-	sessions Sessions
+	sessions Sharing
 	uses     book
 	// stopUnused stops the browser, which no call uses, or which is empty. It returns when it has been used last, as it
 	// turns out.
@@ -53,10 +53,10 @@ type provider interface {
 	end(instance, name string)
 }
 
-func (s *oneBrowser) init(p provider, how Sessions) {
+func (s *oneBrowser) init(p provider, how Sharing) {
 	s.provider, s.sessions, s.maxIDsOfHost, s.maxIDs = p, how, maxIDsOfHost, maxIDs
-	s.uses.table.Max, s.uses.table.Rest = how.MaxBrowsers, placeRest
-	s.uses.table.Set(s, uses.Rules{End: how.BrowserIdle})
+	s.uses.table.Max, s.uses.table.Rest = how.MaxSessions, placeRest
+	s.uses.table.Set(s, uses.Rules{End: how.Idle})
 }
 
 // placeRest is how long a virtual browser keeps a place that others wait for without a

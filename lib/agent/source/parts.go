@@ -185,7 +185,7 @@ func (b *parts) Queue(w BrowserRef) tasks.Queue {
 }
 
 func (b *parts) Waiting(w BrowserRef) func() (ahead int, waits bool) {
-	if b.Kind() == SharedProfile || b.sessions.MaxBrowsers == 0 {
+	if b.Kind() == SharedProfile || b.sessions.MaxSessions == 0 {
 		return nil
 	}
 	return func() (int, bool) {
@@ -249,7 +249,7 @@ func (b *parts) partLocked(id partKey, state string) (*part, error) {
 	v = &part{owner: b, partKey: id, name: b.nameOf(id.id), over: make(chan struct{}),
 		state: cmp.Or(state, b.states[id])}
 	b.all[id] = v
-	b.table.Set(v, uses.Rules{Children: b.sessions.Hibernate, End: b.sessions.Idle, Place: true})
+	b.table.Set(v, uses.Rules{Children: b.sessions.Hibernate, End: b.sessions.SessionIdle, Place: true})
 	return v, nil
 }
 
@@ -293,7 +293,7 @@ func (v *part) step(due uses.Due[usable]) (kept time.Time) {
 			clear(b.states)
 		}
 		b.loseLocked(v.key(), loss{text: fmt.Sprintf("this browser had not been used for %v and was ended",
-			b.sessions.Idle)})
+			b.sessions.SessionIdle)})
 		if v.state != "" {
 			b.states[v.partKey] = v.state
 		}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"btools/lib/settings"
 	"context"
 	"fmt"
 	"testing"
@@ -26,7 +27,7 @@ func (o fakeOwner) StopChildren(func(*Browser) bool, bool) (stopped func()) {
 // So many session_ids may be in use, of a host and of all. Hosts that share an owner are
 // bounded together with all others.
 func TestSessionIDsAreBounded(t *testing.T) {
-	s := Proxied(nil, nil, nil, Sessions{Kind: SessionsOnly}).(*proxied)
+	s := Proxied(nil, nil, nil, Sharing{Kind: SessionsOnly}).(*proxied)
 	s.maxIDsOfHost, s.maxIDs = 2, 5
 	enter := func(b Browsers, n int) (refused bool) {
 		_, err := b.(*parts).join(t.Context(), partKey{id: fmt.Sprint("agent", n)}, "")
@@ -57,7 +58,8 @@ func TestSessionIDsAreBounded(t *testing.T) {
 func TestCallWhileChildrenAreStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
-		s := Proxied(nil, nil, nil, Sessions{Kind: SessionsOnly, Hibernate: time.Minute}).(*proxied)
+		s := Proxied(nil, nil, nil, Sharing{Kind: SessionsOnly,
+			Settings: settings.Settings{Hibernate: time.Minute}}).(*proxied)
 		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*parts)
 		v, err := b.join(t.Context(), partKey{}, "")
 		if err != nil {
@@ -87,7 +89,8 @@ func TestCallsAtTheEndOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &slowStart{start: make(chan struct{}), step: make(chan struct{})}
 		s := &oneBrowser{}
-		s.init(p, Sessions{Kind: SessionsOnly, MaxBrowsers: 1, Idle: time.Hour})
+		s.init(p, Sharing{Kind: SessionsOnly,
+			Settings: settings.Settings{MaxSessions: 1, SessionIdle: time.Hour}})
 		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
 		join := func(id string) chan error {
 			got := make(chan error, 1)
@@ -157,7 +160,7 @@ func TestCallsWhileASessionStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &slowStart{start: make(chan struct{})}
 		s := &oneBrowser{}
-		s.init(p, Sessions{Kind: SessionsOnly})
+		s.init(p, Sharing{Kind: SessionsOnly})
 		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
 		with := BrowserRef{Session: "agent", State: "login"}
 		v, err := b.join(t.Context(), partKey{id: "agent"}, "login")

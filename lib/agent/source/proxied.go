@@ -16,6 +16,7 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/settings"
 	"btools/lib/state"
 	"btools/lib/wait"
 )
@@ -39,7 +40,7 @@ type proxied struct {
 
 // Proxied is one browser behind a bproxy that is started with these flags when
 // it is needed, and how hosts share it.
-func Proxied(store *state.Store, log io.Writer, flags []string, how Sessions) Source {
+func Proxied(store *state.Store, log io.Writer, flags []string, how Sharing) Source {
 	s := &proxied{store: store, log: log, flags: slices.Concat(flags, how.flags())}
 	s.init(s, how)
 	s.proxy = newSibling(store, s.start)
@@ -208,7 +209,7 @@ func (s *proxied) end(_, name string) {
 }
 
 func (s *proxied) newSession(ctx context.Context, name, state string) error {
-	_, err := api.Hold.Ask(ctx, s, api.HoldRequest{Of: api.Of{Session: name}, State: state})
+	_, err := api.Hold.Ask(ctx, s, api.HoldRequest{Of: api.Of{Session: name}, Settings: settings.WithState(state)})
 	return err
 }
 

@@ -22,7 +22,7 @@ func (b *parts) Status(ctx context.Context, _ string) (st Status, _ error) {
 	b.mu.Unlock()
 	if waiting > 0 {
 		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-sessions "+
-			"allows", waiting, b.sessions.MaxBrowsers))
+			"allows", waiting, b.sessions.MaxSessions))
 	}
 	return st, nil
 }

@@ -10,39 +10,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/lazy"
+	"btools/lib/settings"
 	"btools/lib/states"
 )
 
 // A virtual browser is a session of bproxy share: its clients take it for a
 // whole browser, and see nothing of the others on it.
 
-// Sessions say how virtual browsers are.
-type Sessions struct {
-	Kind     Kind
-	Hosts    int           // at a time, at most
-	Idle     time.Duration // without a call, until one ends; 0: it does not
-	TabLimit int           // of each; 0: none
-	// MaxBrowsers is how many have pages at a time; 0: any number.
-	MaxBrowsers int
-	// BrowserIdle is how long the browser itself is kept without use; 0: for
-	// ever.
-	BrowserIdle time.Duration
-	// Hibernate is how long no call uses a virtual browser until it is saved and
-	// its pages are freed; 0: it is not.
-	Hibernate time.Duration
-	Throttle  time.Duration // without use, until the pages of one are hidden; 0: never
-	State     string        // the state with which each starts, not the host's profile; "": none
-	// UploadRoots are the directories whose files pages get, besides what each has
-	// downloaded. The host's profile gets every file.
-	UploadRoots []string
-	// DownloadRoots are the directories in which children of any user may ask for
-	// their downloads.
-	DownloadRoots []string
+// Sharing is how hosts share the one browser, and what their virtual browsers are like.
+type Sharing struct {
+	Kind  Kind
+	Hosts int // at a time, at most
+	settings.Settings
 }
 
 // The session_ids that one host, and all hosts, have virtual browsers for.
@@ -55,35 +38,25 @@ const (
 // ProfileAndSessions. No other has its name: those have the host's in front.
 const hostSession = "host"
 
-// flags are those of the bproxy that makes such sessions. When they end is
-// decided here.
-func (v Sessions) flags() []string {
+// flags returns those of the bproxy that makes such sessions. When they end is decided
+// here.
+func (v Sharing) flags() []string {
+	all := []string{"--isolate"}
 	if v.Kind == SharedProfile { // one session, which is the browser's own: its Chrome has no port either
-		return []string{"--isolate", "--session-idle=0", "--root-session=" + hostSession,
-			"--default-session=" + hostSession}
+		return append(all, "--session-idle=0", "--root-session="+hostSession, "--default-session="+hostSession)
 	}
-	all := []string{
-		"--isolate", "--session-idle=0", fmt.Sprintf("--max-sessions=%d",
-			2*(v.Hosts+maxIDs)),
-		fmt.Sprintf("--tab-limit=%d", v.TabLimit), "--throttle=" + v.Throttle.String(),
-	}
-	for _, dir := range v.UploadRoots {
-		all = append(all, "--upload-root="+dir)
-	}
-	for _, dir := range v.DownloadRoots {
-		all = append(all, "--download-root="+dir)
+	its := v.Settings
+	its.SessionIdle, its.MaxSessions = 0, 2*(v.Hosts+maxIDs)
+	for _, r := range settings.Rows(settings.Agent) {
+		if r.Where&settings.Share != 0 {
+			all = append(all, r.Args(&its)...)
+		}
 	}
 	if v.Kind == ProfileAndSessions {
 		all = append(all, "--root-session="+hostSession)
-	}
-	if v.Hibernate > 0 {
-		all = append(all, "--hibernate="+v.Hibernate.String())
-	}
-	switch {
-	case v.State != "":
-		all = append(all, "--state="+v.State)
-	case v.Kind == ProfileAndSessions:
-		all = append(all, "--default-session="+hostSession)
+		if v.State == "" {
+			all = append(all, "--default-session="+hostSession)
+		}
 	}
 	return all
 }

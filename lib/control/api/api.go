@@ -1,7 +1,5 @@
 // Package api has the methods of the control sockets of bproxy, its hub and bpool, with their requests
-// and answers: each once, for the programs and for their clients. It has no I/O and no state. Left out are
-// the settings of a session of bproxy: hold takes the members of sessions.Settings that differ from the
-// proxy's own.
+// and answers: each once, for the programs and for their clients. It has no I/O and no state.
 //
 // A member that is left out has its zero value, unless it says otherwise. Times are
 // record.Time; what ends in _ms is in milliseconds, in _seconds in seconds.
@@ -15,6 +13,7 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/settings"
 )
 
 // The methods, in the order of btools(7).
@@ -79,10 +78,11 @@ type Of struct {
 }
 
 // HoldRequest says which browser is wanted, and how long it is held. A session of bproxy takes Session
-// and State, besides its settings.
+// and Settings.
 type HoldRequest struct {
 	Of
-	State string `json:"state,omitempty"` // the name of the state with which it starts
+	// Settings are those of a session or a lease that differ from the proxy's or the pool's.
+	Settings settings.Values `json:"settings,omitempty"`
 
 	// Of bpool:
 	Timeout *int64 `json:"timeout_ms,omitempty"` // nil: the pool's; 0: it does not wait

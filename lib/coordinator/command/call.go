@@ -38,6 +38,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/register"
 	"btools/lib/results"
+	"btools/lib/settings"
 	"btools/lib/state"
 	"btools/lib/terminal"
 	"btools/lib/tools"
@@ -98,9 +99,9 @@ func open(c *cli.Context, options []string) (calls.Server, error) {
 	}
 	var co *coordinator.Server
 	err := c.Parse(options, func(c *cli.Context) error {
-		o, err := serverOptions(c, func(how *source.Sessions) {
+		o, err := serverOptions(c, func(how *source.Sharing) {
 			if how.Kind != source.SharedProfile {
-				how.Kind, how.Hibernate, how.Idle = source.SessionsOnly, calls.Hibernate, calls.Idle
+				how.Kind, how.Hibernate, how.SessionIdle = source.SessionsOnly, calls.Hibernate, calls.Idle
 				how.UploadRoots = []string{"/"} // the tools have bounds of their own
 			}
 		})
@@ -163,13 +164,8 @@ func atURL(c *cli.Context) ([]string, error) {
 
 // sessionOptions are those of bmcp with which a session of bmcp call starts.
 func sessionOptions() []string {
-	names := []string{"mcp", "config", "extension", "pool", "socket", "pool-config", "env-file", "state",
-		"tab-limit", "allow-unrestricted-file-access", "image-responses",
-		"page-tools"}
-	for _, f := range flags.Browser("") {
-		names = append(names, f.Names()[0])
-	}
-	return names
+	return append(settings.Flags(settings.Launches), "mcp", "config", "extension", "pool", "socket", "pool-config",
+		"env-file", "state", "tab-limit", "allow-unrestricted-file-access", "image-responses", "page-tools")
 }
 
 // CallFlags are those of bmcp's flags with which a session of bmcp call can start.

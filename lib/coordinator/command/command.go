@@ -40,6 +40,7 @@ import (
 	"btools/lib/pool/locate"
 	"btools/lib/record"
 	"btools/lib/run"
+	"btools/lib/settings"
 	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
@@ -71,7 +72,7 @@ func serve(c *cli.Context, serves *bool) error {
 	if err := conflicts(c); err != nil {
 		return err
 	}
-	options, err := serverOptions(c, func(*source.Sessions) {})
+	options, err := serverOptions(c, func(*source.Sharing) {})
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func serve(c *cli.Context, serves *bool) error {
 }
 
 // serverOptions are those of the server that the flags describe; adjust changes how hosts share the one browser.
-func serverOptions(c *cli.Context, adjust func(*source.Sessions)) (o coordinator.Options, err error) {
+func serverOptions(c *cli.Context, adjust func(*source.Sharing)) (o coordinator.Options, err error) {
 	o = coordinator.Options{Dir: project(c), Release: cli.Release(), CacheDir: cacheDir(c.Getenv, c.Home()),
 		Detect: detect, Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"),
 		NoImages: c.String("image-responses") == "omit", AllFiles: c.Bool("allow-unrestricted-file-access"),
@@ -448,7 +449,7 @@ func checkState(c *cli.Context, ch choice) error {
 }
 
 // browsers are those that are chosen.
-func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sessions)) (source.Source, error) {
+func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing)) (source.Source, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -510,7 +511,7 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Session
 	if o.Browser == record.Firefox {
 		return left(c, o.Browser, o.IsHeadless()), nil
 	}
-	how, err := sessionsOf(c)
+	how, err := sharing(c)
 	if err != nil {
 		return nil, err
 	}
@@ -528,74 +529,51 @@ func firefoxes(headless bool) (args []string) {
 	return args
 }
 
-// virtualFlags are those of virtual browsers, sessionFlags also those of the one
-// browser that they are parts of.
-var (
-	virtualFlags = []string{"tab-limit", "session-idle", "throttle", "hibernate", "max-sessions", "upload-root",
-		"download-root"}
-	sessionFlags = append([]string{"shared", "idle"}, virtualFlags...)
-)
+// virtualFlags returns the flags of virtual browsers but --state, which a pool has, too.
+func virtualFlags() []string {
+	return slices.DeleteFunc(settings.Flags(settings.Agent), func(name string) bool {
+		return name == "state" || name == "idle"
+	})
+}
 
-// sessionsOf is how hosts share the one browser.
-func sessionsOf(c *cli.Context) (how source.Sessions, err error) {
-	how = source.Sessions{Kind: source.ProfileAndSessions, Hosts: mcpfront.DefaultLimits.Sessions,
-		Idle:     c.Duration("session-idle"),
-		TabLimit: c.Int("tab-limit"), BrowserIdle: c.Duration("idle"), State: c.String("state"),
-		Hibernate: c.Duration("hibernate"), Throttle: c.Duration("throttle"),
-		MaxBrowsers: c.Int("max-sessions")}
+// sharing returns how hosts share the one browser.
+func sharing(c *cli.Context) (how source.Sharing, err error) {
+	how = source.Sharing{Kind: source.ProfileAndSessions, Hosts: mcpfront.DefaultLimits.Sessions}
+	if how.Settings, err = flags.ReadSettings(c, settings.Agent); err != nil {
+		return how, err
+	}
 	idleIsSet, browserIdleIsSet := c.IsSet("session-idle"), c.IsSet("idle")
-	if text := c.Getenv("BROWSER_TIMEOUT_MINUTES"); text != "" && !(c.IsSet("session-idle") && c.IsSet("idle")) {
+	if text := c.Getenv("BROWSER_TIMEOUT_MINUTES"); text != "" && !(idleIsSet && browserIdleIsSet) {
 		minutes, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(minutes >= 0 && minutes <= maxIdleMinutes) {
 			return how, c.UsageError("BROWSER_TIMEOUT_MINUTES is a number of minutes, not %q", text)
 		}
 		given := time.Duration(minutes * float64(time.Minute))
-		if !c.IsSet("session-idle") {
-			how.Idle, idleIsSet = given, true
+		if !idleIsSet {
+			how.SessionIdle, idleIsSet = given, true
 		}
-		if !c.IsSet("idle") {
-			how.BrowserIdle, browserIdleIsSet = given, true
+		if !browserIdleIsSet {
+			how.Idle, browserIdleIsSet = given, true
 		}
 	}
 	if how.Hibernate > 0 {
 		lastHibernated(&how, idleIsSet, browserIdleIsSet)
-	} else if !c.IsSet("idle") && c.IsSet("session-idle") && (how.Idle == 0 || how.Idle > how.BrowserIdle) {
-		how.BrowserIdle = how.Idle // the end of the browser would be the end of its virtual browsers
+	} else if !c.IsSet("idle") && c.IsSet("session-idle") && (how.SessionIdle == 0 || how.SessionIdle > how.Idle) {
+		how.Idle = how.SessionIdle // the end of the browser would be the end of its virtual browsers
 	}
 	switch {
+	case c.Bool("shared") && slices.ContainsFunc(virtualFlags(), c.IsSet):
+		return how, c.UsageError("--%s are for virtual browsers, which there are none of with --shared",
+			strings.Join(virtualFlags(), ", --"))
 	case c.Bool("shared"):
 		how.Kind = source.SharedProfile
 	case c.IsSet("http"):
 		how.Kind = source.SessionsOnly
 	}
-	switch {
-	case c.Bool("shared") && slices.ContainsFunc(virtualFlags, c.IsSet):
-		return how, c.UsageError("--%s are for virtual browsers, which there are none of with --shared",
-			strings.Join(virtualFlags, ", --"))
-	case how.Idle < 0 || how.BrowserIdle < 0 || how.TabLimit < 0 || how.Hibernate < 0 || how.Throttle < 0 ||
-		how.MaxBrowsers < 0:
-		return how, c.UsageError("--idle, --session-idle, --throttle, --hibernate, --max-sessions and " +
-			"--tab-limit are 0 or more")
+	if dir := project(c); dir != "" && !c.IsSet("upload-root") {
+		how.UploadRoots = []string{dir}
 	}
-	if err = checkHibernate(c, how); err == nil {
-		how.UploadRoots, err = uploadRoots(c)
-	}
-	if err == nil {
-		how.DownloadRoots, err = flags.ReadRoots(c, "download-root")
-	}
-	return how, err
-}
-
-// uploadRoots are the directories whose files virtual browsers may upload: by
-// default the host's project.
-func uploadRoots(c *cli.Context) ([]string, error) {
-	if c.IsSet("upload-root") {
-		return flags.ReadRoots(c, "upload-root")
-	}
-	if dir := project(c); dir != "" {
-		return []string{dir}, nil
-	}
-	return nil, nil
+	return how, checkHibernate(c, how)
 }
 
 // project is the host's project: the working directory. Many hosts that have no
@@ -637,11 +615,7 @@ func left(c *cli.Context, browser string, headless bool) source.Source {
 
 // without refuses the options of a browser that would have no effect.
 func without(c *cli.Context, why string, but ...string) error {
-	names := slices.Clone(sessionFlags)
-	for _, f := range flags.Browser("") {
-		names = append(names, f.Names()[0])
-	}
-	for _, name := range names {
+	for _, name := range slices.Concat(settings.Flags(settings.Launches), virtualFlags(), []string{"shared", "idle"}) {
 		if c.Given(name) && !slices.Contains(but, name) {
 			return c.UsageError("--%s has no effect: %s", name, why)
 		}

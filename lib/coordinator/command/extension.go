@@ -28,7 +28,7 @@ func checkExtension(c *cli.Context, ch choice) error {
 
 // ofHub is the browser that joins.
 func ofHub(c *cli.Context) (source.Source, error) {
-	how, err := sessionsOf(c)
+	how, err := sharing(c)
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +37,9 @@ func ofHub(c *cli.Context) (source.Source, error) {
 		level = "warn"
 	}
 	hubs := &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: time.Minute, Args: []string{
-		"--log-level=" + level, "--log-format=" + c.String("log-format"), "--session-idle=" + how.Idle.String()}}
+		"--log-level=" + level, "--log-format=" + c.String("log-format"), "--session-idle=" + how.SessionIdle.String()}}
 	launched := &instances.Set{Hubs: hubs, Detect: detect, Dir: project(c), Home: c.Home(), Getenv: c.Getenv,
 		Stderr: c.Messages}
 	return source.OfHub(source.Joined{Hubs: hubs, As: fmt.Sprintf("bmcp-%d", os.Getpid()), Launched: launched},
-		how.Idle), nil
+		how.SessionIdle), nil
 }

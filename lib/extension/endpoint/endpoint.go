@@ -21,6 +21,7 @@ import (
 	"btools/lib/front"
 	"btools/lib/guard"
 	book "btools/lib/sessions"
+	"btools/lib/settings"
 	"btools/lib/virtual"
 	"btools/lib/virtual/sessions"
 )
@@ -36,12 +37,10 @@ type Server struct {
 	AllTabs bool
 	// Group is the name of the groups of tabs that clients open.
 	Group string
-	// Grace, Idle and Max bound the sessions of each browser, as in
-	// sessions.Registry; so do Defaults and OpenDownloads.
-	Grace, Idle   time.Duration
-	Max           int
-	Defaults      sessions.Settings
-	OpenDownloads func(name string, s sessions.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
+	// Settings are those of the sessions of each browser; OpenDownloads is as in
+	// sessions.Registry.
+	Settings      settings.Settings
+	OpenDownloads func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
 	Log           *slog.Logger
 
 	mu      sync.Mutex
@@ -88,9 +87,9 @@ func (s *Server) add(l *hub.Link) {
 	}
 	j := &joined{link: l, upstream: upstream.New(l, s.Group, s.Log)}
 	j.upstream.AllTabs = s.AllTabs
-	j.sessions = &sessions.Registry{Chrome: j.chrome, Defaults: s.Defaults, OpenDownloads: s.OpenDownloads,
-		Base: sessions.Prefix + l.Instance.ID, Book: book.Book{Log: s.Log, Noun: "session",
-			Policy: book.Policy{Grace: s.Grace, Idle: s.Idle, Max: s.Max}}}
+	j.sessions = &sessions.Registry{Chrome: j.chrome, Defaults: sessions.Wanted{Settings: s.Settings},
+		OpenDownloads: s.OpenDownloads, Base: sessions.Prefix + l.Instance.ID,
+		Book: book.Book{Log: s.Log, Noun: "session", Policy: sessions.Policy(s.Settings)}}
 	if s.AllTabs {
 		j.sessions.Default, j.sessions.Root = allTabs, allTabs
 	}

@@ -17,6 +17,7 @@ import (
 	"btools/lib/extension"
 	"btools/lib/extension/hub"
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 	"btools/lib/websocket"
 )
 
@@ -42,7 +43,7 @@ func start(t *testing.T) *world {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	s := &Server{Hub: &hub.Hub{Code: code, Host: "127.0.0.1", First: 33100, Last: 33199, Log: log}, Group: "g",
-		Grace: time.Second, Max: 10, Log: log}
+		Settings: settings.Settings{SessionGrace: time.Second, MaxSessions: 10}, Log: log}
 	s.Start()
 	server := httptest.NewServer(&s.Front)
 	t.Cleanup(func() {

@@ -17,6 +17,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	historycommand "btools/lib/history/command"
 	"btools/lib/lifetime"
 	"btools/lib/pool"
@@ -27,7 +28,6 @@ import (
 	runcommand "btools/lib/run/command"
 	"btools/lib/settings"
 	"btools/lib/spell"
-	"btools/lib/states"
 )
 
 // socketOf returns the control socket that --socket or the environment names; "": neither
@@ -258,11 +258,8 @@ func Lease(c *cli.Context) error {
 	}
 	p := api.HoldRequest{Of: api.Of{Pool: name, Instance: c.String("instance")}, TTL: c.Duration("ttl").Milliseconds(),
 		Bound: cmd.Given() || c.Bool("wait")}
-	if c.IsSet("state") {
-		if err := states.CheckName(c.String("state")); err != nil {
-			return c.UsageError("--state: %v", err)
-		}
-		p.State = c.String("state")
+	if p.Settings, err = flags.GivenSettings(c, settings.Lease); err != nil {
+		return err
 	}
 	if c.IsSet("timeout") {
 		ms := c.Duration("timeout").Milliseconds()

@@ -439,10 +439,14 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest) (any, error) {
 	case !p.Owner.Alive():
 		return nil, control.Errorf(control.BadRequest, "there is no running process with pid %d", p.Owner.PID)
 	}
+	var set settings.Settings
+	if err := p.Settings.Apply(&set, settings.Lease); err != nil {
+		return nil, control.Errorf(control.BadRequest, "%v", err)
+	}
 	var login *states.Store
-	if p.State != "" {
+	if set.State != "" {
 		var err error
-		if login, err = h.states.Named(ctx, p.State); err != nil {
+		if login, err = h.states.Named(ctx, set.State); err != nil {
 			return nil, err
 		}
 	}
@@ -451,7 +455,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest) (any, error) {
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
-		State: p.State, States: login, UID: uidOf(ctx)}
+		State: set.State, States: login, UID: uidOf(ctx)}
 	if peer := control.PeerOf(ctx); peer != nil {
 		r.PID = peer.PID
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"btools/lib/envfile"
-	"btools/lib/flags"
 	"btools/lib/settings"
+	"btools/lib/settings/ondisk"
 	"btools/lib/spell"
 )
 
@@ -287,7 +287,7 @@ func (s *layers) add(e entry, name string, bad *Error) {
 		e.misplaced(bad)
 		return
 	}
-	if err := e.row.Set(&settings.Settings{}, e.text, flags.Files); err != nil {
+	if err := e.row.Set(&settings.Settings{}, e.level, e.text, ondisk.Files); err != nil {
 		bad.add(e.source, "%s is %q: %v", e.name(), e.row.Shown(e.text), err)
 		return
 	}

@@ -331,7 +331,8 @@ instances = 1
 	}
 	a, b := c.Pools[0].Instances, c.Pools[1].Instances[0]
 	if a[0].Isolation != settings.Context || a[0].PerBrowser != 2 || a[0].Spares != 1 ||
-		a[2].Isolation != settings.Process || b.Isolation != settings.Process || b.Spares != settings.MaxInstances || b.MaxMemory != 2<<30 {
+		a[2].Isolation != settings.Process || b.Isolation != settings.Process || b.Spares != settings.MaxInstances ||
+		b.MaxMemory != 2<<30 {
 		t.Errorf("%+v", c.Pools)
 	}
 	shared := []string{"_A_INSTANCES=2", "_A_ISOLATION=context"}

@@ -59,7 +59,9 @@ func (s *layers) checkUnused(c *Config, bad *Error) {
 			case runtime.GOOS != "linux":
 				bad.add(e.source, "%s is not supported on %s, where a browser's memory is not known", e.name(),
 					runtime.GOOS)
-			case !c.anyInstance(&e, func(i settings.Settings) bool { return i.Launch && !i.WSLWindows && !i.Extension }):
+			case !c.anyInstance(&e, func(i settings.Settings) bool {
+				return i.Launch && !i.WSLWindows && !i.Extension
+			}):
 				bad.add(e.source, "%s has no effect here: it applies only to browsers that bpool launches on Linux",
 					e.name())
 			}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"btools/lib/flags"
 	"btools/lib/settings"
+	"btools/lib/settings/ondisk"
 )
 
 // lookup returns the entry that applies to a key of an instance, or with id ""
@@ -183,7 +183,7 @@ func (s *layers) settingsOf(pool, id string) settings.Settings {
 	set := settings.Settings{ID: id}
 	for _, r := range settings.Rows(settings.Keys) {
 		if v := s.value(pool, id, r); v.Text != "" {
-			r.Set(&set, s.text(pool, id, r, v), flags.Files) // checked when it was added
+			r.Set(&set, settings.Global, s.text(pool, id, r, v), ondisk.Files) // checked when it was added
 		}
 	}
 	if set.Extension {
@@ -204,7 +204,8 @@ func (s *layers) text(pool, id string, r *settings.Row, v Value) string {
 func (s *layers) value(pool, id string, r *settings.Row) Value {
 	name := r.KeyName()
 	if e := s.lookup(pool, id, name); e != nil {
-		return Value{name, r.Shown(e.text), fmt.Sprintf("%v, %s", e.level, e.source), true, r.Where&settings.Instance == 0}
+		return Value{name, r.Shown(e.text), fmt.Sprintf("%v, %s", e.level, e.source), true,
+			r.Where&settings.Instance == 0}
 	}
 	v := Value{Key: name, Text: r.Default, Source: "default", Shared: r.Where&settings.Instance == 0}
 	if name == "BROWSER" && s.noPools {
@@ -253,7 +254,8 @@ func (p *Pool) Values() (values []Value) {
 // those that are set for the instance itself.
 func (p *Pool) InstanceValues(id string, own bool) (values []Value) {
 	for _, r := range settings.Rows(settings.Keys) {
-		if _, set := p.layers.index[scope{settings.Instance, p.Name, id, r.KeyName()}]; r.Where&settings.Instance != 0 && (set || !own) {
+		_, set := p.layers.index[scope{settings.Instance, p.Name, id, r.KeyName()}]
+		if r.Where&settings.Instance != 0 && (set || !own) {
 			values = append(values, p.layers.value(p.Name, id, r))
 		}
 	}

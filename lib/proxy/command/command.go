@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"btools/lib/cli"
 	"btools/lib/control"
@@ -32,6 +31,7 @@ import (
 	"btools/lib/register"
 	"btools/lib/run"
 	runcommand "btools/lib/run/command"
+	"btools/lib/settings"
 	"btools/lib/state"
 	statecommand "btools/lib/states/command"
 	"btools/lib/states/remote"
@@ -153,10 +153,6 @@ func tellLeft(c *cli.Context, rec *record.Record) {
 	}
 }
 
-// minInterval is the shortest interval of health checks, the same as for a
-// pool.
-const minInterval = 10 * time.Millisecond
-
 // newProxy returns a proxy with the settings of the flags and the record.
 func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	o, err := flags.ReadBrowser(c)
@@ -168,27 +164,25 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		// variable itself, and may have no such option.
 		o.Browser = ""
 	}
+	s, err := flags.ReadSettings(c, settings.Proxy)
+	if err != nil {
+		return nil, err
+	}
 	p := &proxy.Proxy{
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
-		Options: o, Eager: c.Bool("eager"), Idle: c.Duration("idle"),
-		IdleByConnections: c.String("idle-by") == "connections",
-		Direct:            c.Bool("direct"),
-		Health:            proxy.Health{Interval: c.Duration("health-interval"), Timeout: c.Duration("health-timeout")},
+		Options: o, Eager: c.Bool("eager"), Idle: s.Idle, IdleByConnections: s.IdleBy == settings.Connections,
+		Direct: c.Bool("direct"),
+		Health: proxy.Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout},
 		Front: front.Front{Guard: guard.Guard{Origins: c.StringSlice("allow-origin")},
 			Limit: guard.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
 		Log: c.Log,
 	}
-	if err := checkDurations(c, "idle", "stop-timeout"); err != nil {
+	if err := checkDurations(c, "stop-timeout"); err != nil {
 		return nil, err
 	}
 	switch {
-	case c.Duration("timeout") <= 0:
-		return nil, c.UsageError("--timeout must be a positive duration such as 15s, not %v", c.Duration("timeout"))
-	case !slices.Contains([]string{"traffic", "connections"}, c.String("idle-by")):
-		return nil, c.UsageError("--idle-by must be traffic or connections, not %q", c.String("idle-by"))
-	case p.Health.Interval != 0 && p.Health.Interval < minInterval || p.Health.Timeout <= 0:
-		return nil, c.UsageError("--health-interval must be 0 or at least %v, and --health-timeout must be positive",
-			minInterval)
+	case s.Timeout <= 0:
+		return nil, c.UsageError("--timeout must be a positive duration such as 15s, not %v", s.Timeout)
 	case p.Front.Limit.Max < 1:
 		return nil, c.UsageError("--max-connections must be 1 or more, not %d", p.Front.Limit.Max)
 	}
@@ -263,11 +257,6 @@ func checkDurations(c *cli.Context, flags ...string) error {
 		}
 	}
 	return nil
-}
-
-// milliseconds rounds a duration up, as 0 means never.
-func milliseconds(d time.Duration) int64 {
-	return (d + time.Millisecond - 1).Milliseconds()
 }
 
 // target returns the record of a browser that another program owns: the one of

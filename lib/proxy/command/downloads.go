@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"btools/lib/cli"
 	"btools/lib/control"
@@ -15,39 +14,15 @@ import (
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
-	"btools/lib/flags"
 	historycommand "btools/lib/history/command"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/settings"
 	"btools/lib/state"
 	"btools/lib/virtual/sessions"
 )
-
-// downloadFlags are the flags of downloads that need --isolate.
-var downloadFlags = []string{"downloads", "download-limit", "upload-root", "download-root"}
-
-// readDownloads reads the flags that say what sessions may download and upload.
-func readDownloads(c *cli.Context, s *sessions.Settings) error {
-	var err error
-	if s.DownloadLimit, err = readLimit(c); err != nil {
-		return err
-	}
-	if s.UploadRoots, err = flags.ReadRoots(c, "upload-root"); err != nil {
-		return err
-	}
-	s.DownloadRoots, err = flags.ReadRoots(c, "download-root")
-	return err
-}
-
-func readLimit(c *cli.Context) (int64, error) {
-	n, err := downloads.ParseSize(c.String("download-limit"))
-	if err != nil {
-		return 0, c.UsageError("--download-limit %v, not %q", err, c.String("download-limit"))
-	}
-	return n, nil
-}
 
 // keepDownloads has the sessions keep their downloads in directories of their
 // own, below the program's. A browser on another machine cannot write there.
@@ -56,18 +31,18 @@ func keepDownloads(c *cli.Context, p *proxy.Proxy, dir *state.Dir) error {
 		return nil
 	}
 	if p.Foreign && !isNear(p) {
-		for _, f := range downloadFlags {
+		for _, f := range []string{"downloads", "download-limit", "upload-root", "download-root"} {
 			if c.IsSet(f) {
 				return c.UsageError("--%s needs a browser on this machine", f)
 			}
 		}
 		return nil
 	}
-	open, err := openDownloads(c, dir)
+	open, err := openDownloads(p.Sessions.Defaults.Downloads, dir)
 	if err != nil {
 		return err
 	}
-	p.Sessions.OpenDownloads = func(name string, s sessions.Settings, tell func(string, downloads.File),
+	p.Sessions.OpenDownloads = func(name string, s settings.Settings, tell func(string, downloads.File),
 	) (*downloads.Files, error) {
 		if p.Foreign && name == p.Sessions.Default {
 			return nil, nil // the user works with that browser, and looks for the files where they always are
@@ -78,22 +53,17 @@ func keepDownloads(c *cli.Context, p *proxy.Proxy, dir *state.Dir) error {
 }
 
 // opener opens the downloads of a session.
-type opener func(name string, s sessions.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
+type opener func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
 
-// openDownloads returns a function that keeps the downloads of a session in a
-// directory of its own.
-func openDownloads(c *cli.Context, dir *state.Dir) (opener, error) {
-	keep := c.String("downloads")
-	if c.IsSet("downloads") {
-		var err error
-		if keep, err = filepath.Abs(keep); err == nil {
-			err = os.MkdirAll(keep, 0o700)
-		}
-		if err != nil {
+// openDownloads returns a function that keeps the downloads of a session in a directory
+// of its own, and in keep, unless that is "", also after its end.
+func openDownloads(keep string, dir *state.Dir) (opener, error) {
+	if keep != "" {
+		if err := os.MkdirAll(keep, 0o700); err != nil {
 			return nil, exit.Errorf(exit.Config, "cannot create the directory of the downloads: %v", err)
 		}
 	}
-	return func(name string, s sessions.Settings, tell func(string, downloads.File)) (*downloads.Files, error) {
+	return func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error) {
 		at, err := dir.Make(context.Background())
 		if err != nil {
 			return nil, err
@@ -202,10 +172,4 @@ func (s *service) events(ctx context.Context, p api.WatchRequest) (any, error) {
 		events, err := s.proxy.Sessions.Events(ctx, p.After)
 		return api.EventList[sessions.Event]{Events: events}, err
 	}), nil
-}
-
-// cloned returns settings whose lists belong to nobody else.
-func cloned(s sessions.Settings) sessions.Settings {
-	s.UploadRoots, s.DownloadRoots = slices.Clone(s.UploadRoots), slices.Clone(s.DownloadRoots)
-	return s
 }

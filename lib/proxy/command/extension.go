@@ -25,18 +25,22 @@ import (
 	"btools/lib/record"
 	"btools/lib/run"
 	runcommand "btools/lib/run/command"
+	"btools/lib/settings"
 	"btools/lib/state"
 	statecommand "btools/lib/states/command"
-	"btools/lib/virtual/sessions"
 )
 
 // hubOnly are the flags that need --extension.
 var hubOnly = []string{"ports", "all-tabs", "pairing-file", "no-pairing"}
 
-// notForHub are the flags that have no effect on browsers that join.
-var notForHub = []string{"direct", "trace", "launch", "target", "one-connection", "browser", "headless",
-	"no-headless", "profile", "isolate", "hibernate", "default-session", "root-session", "proxy", "proxy-bypass",
-	"state", "eager", "idle", "idle-by", "health-interval", "health-timeout"}
+// notForHub returns the flags that have no effect on browsers that join.
+func notForHub() []string {
+	has := append(settings.Flags(settings.Hub), "timeout") // of its own, for CMD
+	return slices.DeleteFunc(append(settings.Flags(settings.Launches|settings.Proxy|settings.Share), "direct", "trace",
+		"launch", "target", "one-connection", "isolate", "eager"), func(name string) bool {
+		return slices.Contains(has, name)
+	})
+}
 
 // checkHub refuses flags that do not go together.
 func checkHub(c *cli.Context) error {
@@ -48,7 +52,7 @@ func checkHub(c *cli.Context) error {
 		}
 		return nil
 	}
-	for _, f := range notForHub {
+	for _, f := range notForHub() {
 		if c.Given(f) {
 			return c.UsageError("--%s has no effect on a browser that joins by its extension", f)
 		}
@@ -132,10 +136,14 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Int("max-sessions") < 1 || c.Int("tab-limit") < 0 || c.Int("max-connections") < 1 {
-		return nil, c.UsageError("--max-sessions and --max-connections must be 1 or more, and --tab-limit 0 or more")
+	set, err := flags.ReadSettings(c, settings.Hub)
+	if err != nil {
+		return nil, err
 	}
-	if err := checkDurations(c, "session-grace", "session-idle", "throttle", "stop-timeout", "timeout"); err != nil {
+	if c.Int("max-connections") < 1 {
+		return nil, c.UsageError("--max-connections must be 1 or more, not %d", c.Int("max-connections"))
+	}
+	if err := checkDurations(c, "stop-timeout", "timeout"); err != nil {
 		return nil, err
 	}
 	path, err := codePath(c)
@@ -153,18 +161,11 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 		Front: front.Front{
 			Guard: guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())},
 			Limit: guard.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
-		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log,
-		Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"), Max: c.Int("max-sessions"),
-		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit"),
-			ThrottleMS: milliseconds(c.Duration("throttle"))},
-	}
+		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log, Settings: set}
 	if h.server.Front.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return nil, err
 	}
-	if err := readDownloads(c, &h.server.Defaults); err != nil {
-		return nil, err
-	}
-	if h.server.OpenDownloads, err = openDownloads(c, h.dir); err != nil {
+	if h.server.OpenDownloads, err = openDownloads(set.Downloads, h.dir); err != nil {
 		return nil, err
 	}
 	return h, nil

@@ -2,27 +2,23 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
-	"btools/lib/forward"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	book "btools/lib/sessions"
+	"btools/lib/settings"
 	"btools/lib/state"
-	"btools/lib/states"
 	statecommand "btools/lib/states/command"
 	"btools/lib/virtual/sessions"
 )
@@ -30,49 +26,43 @@ import (
 // cmdSession is the session behind CMD's WebSocket address.
 const cmdSession = "default"
 
-// hibernatedIdle is --session-idle where sessions are hibernated: one costs no
-// more than a file, and names that nobody uses any more must not pile up.
-const hibernatedIdle = 30 * 24 * time.Hour
-
 // sessionsOf returns the registry that the flags describe, nil without
 // --isolate.
 func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if !c.Bool("isolate") {
-		for _, f := range []string{"session-grace", "session-idle", "hibernate", "throttle",
-			"max-sessions", "tab-limit", "default-session", "root-session", "proxy", "proxy-bypass",
-			"downloads", "download-limit", "upload-root", "download-root", "state"} {
+		for _, f := range settings.Flags(settings.Share) {
 			if c.IsSet(f) {
 				return nil, optionOf("share", f, fromVariable(c, f))
 			}
 		}
 		return nil, nil
 	}
-	g := &sessions.Registry{
-		Book: book.Book{Policy: book.Policy{Grace: c.Duration("session-grace"), Idle: c.Duration("session-idle"),
-			Max: c.Int("max-sessions"), Hibernate: c.Duration("hibernate")}, Log: c.Log, Noun: "session"},
-		Defaults: sessions.Settings{TabLimit: c.Int("tab-limit")}, Default: c.String("default-session"),
-		Root: c.String("root-session"), OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
-	}
-	if err := checkDurations(c, "session-grace", "session-idle", "hibernate", "throttle"); err != nil {
+	s, err := flags.ReadSettings(c, settings.Share)
+	if err != nil {
 		return nil, err
 	}
-	g.Defaults.ThrottleMS = milliseconds(c.Duration("throttle"))
-	if g.Hibernate > 0 && !c.IsSet("session-idle") {
-		g.Idle = hibernatedIdle
+	if s.Hibernate > 0 && !c.IsSet("session-idle") {
+		s.SessionIdle = settings.HibernatedIdle
 	}
 	switch {
-	case g.Hibernate > 0 && g.Idle > 0 && g.Hibernate >= g.Idle:
+	case s.Hibernate > 0 && s.SessionIdle > 0 && s.Hibernate >= s.SessionIdle:
 		return nil, c.UsageError("--hibernate must be shorter than --session-idle (%v), which also ends hibernated "+
-			"sessions", g.Idle)
+			"sessions", s.SessionIdle)
 	case c.Bool("direct"):
 		return nil, c.UsageError("--direct bypasses the proxy and would expose the whole browser: it cannot be used " +
 			"with sessions")
-	case g.Max < 1 || g.Defaults.Check() != nil:
-		return nil, c.UsageError("--max-sessions must be 1 or more, and --tab-limit 0 or more")
+	case s.ProxyBypass != "" && s.Proxy == "":
+		return nil, c.UsageError("--proxy-bypass needs --proxy")
+	case s.State != "" && s.DefaultSession != "":
+		return nil, c.UsageError("--state cannot be used with --default-session: " +
+			"the browser's own profile has its logins")
+	case s.Proxy != "" && s.DefaultSession != "":
+		return nil, c.UsageError("--proxy cannot be used with --default-session%s: the browser's own profile has the "+
+			"proxy that the browser is launched with", fromVariable(c, "proxy"))
 	}
-	for _, f := range []string{"default-session", "root-session"} {
-		if err := sessions.CheckName(c.String(f)); c.IsSet(f) && err != nil {
-			return nil, c.UsageError("--%s: %v", f, err)
+	for flag, name := range map[string]string{"default-session": s.DefaultSession, "root-session": s.RootSession} {
+		if err := sessions.CheckName(name); c.IsSet(flag) && err != nil {
+			return nil, c.UsageError("--%s: %v", flag, err)
 		}
 	}
 	if c.IsSet("trace") {
@@ -80,30 +70,17 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			return nil, exit.Errorf(exit.Config, "cannot create the directory of the traces: %v", err)
 		}
 	}
-	var err error
-	if g.Defaults.Proxy, g.Defaults.ProxyBypass, err = readProxy(c); err != nil {
-		return nil, err
+	g := &sessions.Registry{
+		Book:     book.Book{Policy: sessions.Policy(s), Log: c.Log, Noun: "session"},
+		Defaults: sessions.Wanted{Settings: s}, Default: s.DefaultSession, Root: s.RootSession,
+		OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
 	}
-	if err := readDownloads(c, &g.Defaults); err != nil {
-		return nil, err
-	}
-	if g.Defaults.ProxyBypass != "" && g.Defaults.Proxy == "" {
-		return nil, c.UsageError("--proxy-bypass needs --proxy")
-	}
-	if c.IsSet("state") {
-		if g.Defaults.State = c.String("state"); g.Default != "" {
-			return nil, c.UsageError("--state cannot be used with --default-session: " +
-				"the browser's own profile has its logins")
-		}
-		if g.Defaults.States, err = checkState(c); err != nil {
-			return nil, err
+	if s.State != "" {
+		if g.Defaults.States, err = statecommand.Store(c); err == nil {
+			_, err = g.Defaults.States.Load(s.State)
 		}
 	}
-	if g.Defaults.Proxy != "" && g.Default != "" {
-		return nil, c.UsageError("--proxy cannot be used with --default-session%s: the browser's own profile has the "+
-			"proxy that the browser is launched with", fromVariable(c, "proxy"))
-	}
-	return g, nil
+	return g, err
 }
 
 // optionOf refuses a flag of another command, for the options that bproxy itself
@@ -111,37 +88,6 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 func optionOf(command, flag, why string) error {
 	return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--%s is an option of bproxy %s%s", flag, command, why),
 		Hint: "see bproxy " + command + " --help"}
-}
-
-// checkState returns the store of the state of --state, which must be usable; an
-// empty name means none.
-func checkState(c *cli.Context) (*states.Store, error) {
-	if c.String("state") == "" {
-		return nil, nil
-	}
-	if err := states.CheckName(c.String("state")); err != nil {
-		return nil, c.UsageError("--state: %v", err)
-	}
-	store, err := statecommand.Store(c)
-	if err != nil {
-		return nil, err
-	}
-	_, err = store.Load(c.String("state"))
-	return store, err
-}
-
-// readProxy reads --proxy and --proxy-bypass, or the variable of the former.
-// The URL of the proxy has its credentials.
-func readProxy(c *cli.Context) (proxy, bypass string, err error) {
-	bypass = c.String("proxy-bypass")
-	if c.IsSet("proxy") {
-		u, err := forward.Read(c.String("proxy"))
-		if err != nil {
-			return "", "", c.UsageError("--proxy%s: %v", fromVariable(c, "proxy"), err)
-		}
-		proxy = u.Secret()
-	}
-	return proxy, bypass, nil
 }
 
 // fromVariable names the variable that sets a flag, for a message.
@@ -192,33 +138,20 @@ func sessionRecord(s api.Session, e record.Proxy) *record.Record {
 	return r
 }
 
-// newRequest names a session to create, and its settings where they differ from
-// the proxy's.
-type newRequest struct {
-	Session string `json:"session"`
-	sessions.Settings
-}
-
 // newSession answers hold: it creates a session and returns its record.
-func (s *service) newSession(ctx context.Context, params json.RawMessage) (any, error) {
-	n := newRequest{Settings: cloned(s.proxy.Sessions.Defaults)}
-	var named struct {
-		State string `json:"state"` // "": none, or the proxy's
+func (s *service) newSession(ctx context.Context, r api.HoldRequest) (any, error) {
+	n := s.proxy.Sessions.Defaults
+	if err := r.Settings.Apply(&n.Settings, settings.Request); err != nil {
+		return nil, control.Errorf(control.BadRequest, "%v", err)
 	}
-	if err := errors.Join(json.Unmarshal(params, &n), json.Unmarshal(params, &named)); err != nil {
-		return nil, control.Errorf(control.BadRequest, "invalid parameters: %v", err)
-	}
-	if err := n.Check(); err != nil {
-		return nil, err
-	}
-	if named.State != "" {
+	if n.State != "" && r.Settings["state"] != nil {
 		var err error
 		if n.States, err = s.states.Named(ctx, n.State); err != nil {
 			return nil, err
 		}
 	}
 	return control.Later(func() (any, error) {
-		i, err := s.proxy.Sessions.New(ctx, n.Session, n.Settings)
+		i, err := s.proxy.Sessions.New(ctx, r.Session, n)
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +168,7 @@ var errNoSession = control.Errorf(control.BadRequest, "the request names no sess
 func (s *service) registerSessions(m *control.Mux) {
 	control.Handle(m, api.List, func(context.Context, api.Of) (any, error) { return s.sessions(""), nil })
 	control.Handle(m, api.Watch, s.events)
-	control.Handle(m, control.Method[json.RawMessage, *record.Record](api.Hold), s.newSession)
+	control.Handle(m, api.Hold, s.newSession)
 	control.Handle(m, api.Rest, func(ctx context.Context, p api.Of) (any, error) {
 		if p.Session == "" {
 			return nil, errNoSession
@@ -274,7 +207,7 @@ func Sessions(c *cli.Context) error {
 		return err
 	}
 	args := c.Args()
-	for _, f := range settingFlags {
+	for _, f := range settings.Flags(settings.Request) {
 		if c.Given(f) && (len(args) == 0 || args[0] != "new") {
 			return c.UsageError("--%s applies to a new session: session new NAME", f)
 		}
@@ -328,60 +261,16 @@ func endSessions(c *cli.Context, out *cli.Output, of api.Of) error {
 	return write(out, err, rs...)
 }
 
-// settingFlags are the flags of session new that override the settings of the
-// proxy.
-var settingFlags = []string{"tab-limit", "trace", "proxy", "proxy-bypass", "download-limit", "upload-root",
-	"download-root", "state", "throttle"}
-
 func newSession(c *cli.Context, out *cli.Output, name string) error {
 	p, err := isolatedProxy(c)
 	if err != nil {
 		return err
 	}
-	params := map[string]any{"session": name}
-	proxy, _, err := readProxy(c)
+	values, err := flags.GivenSettings(c, settings.Request)
 	if err != nil {
 		return err
 	}
-	for _, f := range settingFlags {
-		if c.IsSet(f) {
-			params[strings.ReplaceAll(f, "-", "_")] = c.Value(f)
-		}
-	}
-	if c.IsSet("trace") { // bproxy may have been started elsewhere
-		var err error
-		if params["trace"], err = filepath.Abs(c.String("trace")); err != nil {
-			return err
-		}
-	}
-	if proxy != "" {
-		params["proxy"] = proxy
-	}
-	if c.IsSet("download-limit") {
-		if params["download_limit"], err = readLimit(c); err != nil {
-			return err
-		}
-	}
-	delete(params, "throttle")
-	if c.IsSet("throttle") {
-		if err := checkDurations(c, "throttle"); err != nil {
-			return err
-		}
-		params["throttle_ms"] = milliseconds(c.Duration("throttle"))
-	}
-	for _, f := range []string{"upload-root", "download-root"} {
-		name := strings.ReplaceAll(f, "-", "_")
-		delete(params, name)
-		if c.IsSet(f) {
-			if params[name+"s"], err = flags.ReadRoots(c, f); err != nil {
-				return err
-			}
-		}
-	}
-	if name := c.String("state"); name != "" && states.CheckName(name) != nil {
-		return c.UsageError("--state: %v", states.CheckName(name))
-	}
-	r, err := ask(p, control.Method[map[string]any, *record.Record](api.Hold), params, 0)
+	r, err := ask(p, api.Hold, api.HoldRequest{Of: api.Of{Session: name}, Settings: values}, 0)
 	return write(out, err, r)
 }
 

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/proxy"
 	book "btools/lib/sessions"
+	"btools/lib/settings"
 	"btools/lib/states"
 	"btools/lib/states/remote"
 	"btools/lib/virtual"
@@ -27,7 +29,7 @@ func TestStateOfANewSession(t *testing.T) {
 	}
 	launched := control.Errorf(control.Failed, "the browser is launched")
 	g := &sessions.Registry{Book: book.Book{Policy: book.Policy{Max: 10}},
-		Defaults: sessions.Settings{State: "theirs", States: own},
+		Defaults: sessions.Wanted{Settings: settings.Settings{State: "theirs"}, States: own},
 		Chrome:   func(context.Context) (*virtual.Browser, func(), error) { return nil, nil, launched }}
 	s := &service{proxy: &proxy.Proxy{Sessions: g}, states: remote.NewServer(own, nil)}
 	for _, x := range []struct {
@@ -35,16 +37,22 @@ func TestStateOfANewSession(t *testing.T) {
 		params, want string
 	}{
 		{70001, `"state":"hers"`, launched.Message},
-		{70001, `"x":1`, launched.Message},
+		{70001, `"tab_limit":1`, launched.Message},
+		{70001, `"x":1`, `there is no setting "x"`},
 		{70001, `"state":"theirs"`, `there is no state "theirs" in ` + own.Dir + "/uid-70001"},
 		{70002, `"state":"hers"`, `there is no state "hers"`},
 		{0, `"state":"theirs"`, launched.Message},
 		{os.Geteuid(), `"state":"theirs"`, launched.Message},
-		{os.Geteuid(), `"state":"hidden","state_dir":"` + elsewhere.Dir + `"`, `there is no state "hidden"`},
+		{os.Geteuid(), `"state":"hidden","state_dir":"` + elsewhere.Dir + `"`, `there is no setting "state_dir"`},
 		{os.Geteuid(), `"state":"../elsewhere/hidden"`, "not the name of a state"},
 	} {
 		ctx := control.WithPeer(t.Context(), &control.Peer{UID: x.uid})
-		later, err := s.newSession(ctx, json.RawMessage(`{"name":"n",`+x.params+`}`))
+		r := api.HoldRequest{Of: api.Of{Session: "n"}}
+		err := json.Unmarshal([]byte(`{`+x.params+`}`), &r.Settings)
+		var later any
+		if err == nil {
+			later, err = s.newSession(ctx, r)
+		}
 		if err == nil {
 			_, err = later.(control.Later)()
 		}

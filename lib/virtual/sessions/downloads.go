@@ -11,12 +11,12 @@ import (
 )
 
 // openDownloads makes the directory of a session.
-func (g *Registry) openDownloads(k Key, settings *Settings) error {
+func (g *Registry) openDownloads(k Key, wanted *Wanted) error {
 	if g.OpenDownloads == nil {
 		return nil
 	}
 	var err error
-	settings.files, err = g.OpenDownloads(k.Name, *settings, func(event string, f downloads.File) {
+	wanted.files, err = g.OpenDownloads(k.Name, wanted.Settings, func(event string, f downloads.File) {
 		g.addEvent(Event{Event: event, Session: k.Name, Why: f.Why, Download: &f})
 	})
 	return err
@@ -28,7 +28,7 @@ func (g *Registry) Downloads(name string) (*downloads.Files, error) {
 	if len(all) == 0 {
 		return nil, errNone(name)
 	}
-	if files := all[0].Owner().(*place).settings.files; files != nil {
+	if files := all[0].Owner().(*place).wanted.files; files != nil {
 		return files, nil
 	}
 	return nil, control.Errorf(guard.NotFound, "the downloads of the session %q go where its browser puts them",

@@ -90,7 +90,7 @@ func TestHibernatedSessionsAreNotCounted(t *testing.T) {
 		if i := listed(t, g, "a"); !i.Hibernated {
 			t.Error("it is no longer hibernated after that")
 		}
-		if _, _, err := g.use(t.Context(), Key{Name: "b"}, &Settings{}); err == nil {
+		if _, _, err := g.use(t.Context(), Key{Name: "b"}, &Wanted{}); err == nil {
 			t.Error("its name was free for a new session")
 		}
 	})

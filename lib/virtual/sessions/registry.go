@@ -13,6 +13,7 @@ import (
 	"btools/lib/downloads"
 	"btools/lib/history"
 	book "btools/lib/sessions"
+	"btools/lib/settings"
 	"btools/lib/spell"
 	"btools/lib/virtual"
 )
@@ -24,13 +25,13 @@ type Registry struct {
 	// Chrome returns the current Chrome and launches one if necessary. It is in
 	// use until release is called.
 	Chrome func(ctx context.Context) (b *virtual.Browser, release func(), err error)
-	// Defaults are the settings of sessions that New has not created.
-	Defaults Settings
+	// Defaults is what sessions are like that New has not created.
+	Defaults Wanted
 	// OpenTrace, if not nil, opens the trace of a session; nil: it has none.
-	OpenTrace func(name string, s Settings) (Trace, error)
+	OpenTrace func(name string, s settings.Settings) (Trace, error)
 	// OpenDownloads, if not nil, opens the downloads of a session, whose events
 	// go to tell; if it is nil or returns nil, the browser puts them where it does.
-	OpenDownloads func(name string, s Settings, tell func(event string, f downloads.File)) (*downloads.Files, error)
+	OpenDownloads func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
 	// Default is the name of the session that has the browser's profile; "":
 	// none.
 	Default string
@@ -44,7 +45,7 @@ type Registry struct {
 	Base string
 
 	events history.Log[Event]
-	create func(context.Context, Key, Settings) (book.Session, func(), error) // set by tests
+	create func(context.Context, Key, Wanted) (book.Session, func(), error) // set by tests
 }
 
 // Key identifies a session.
@@ -54,7 +55,7 @@ type Key = book.Key
 type place struct {
 	registry *Registry
 	key      Key
-	settings Settings
+	wanted   Wanted
 	isOpen   bool // its trace and its downloads are
 	trace    Trace
 }
@@ -82,15 +83,15 @@ func (g *Registry) Use(ctx context.Context, k Key) (s *virtual.Session, done fun
 
 func sessionOf(s book.Session) *virtual.Session { return s.(*needing).Session.(*virtual.Session) }
 
-// use waits for a session. With settings, it must be new.
-func (g *Registry) use(ctx context.Context, k Key, settings *Settings) (*book.Entry, book.Session, error) {
-	e, s, err := g.Book.Use(ctx, k, settings != nil, func() (book.Owner, book.Traits) {
-		p := &place{registry: g, key: k, settings: g.Defaults}
-		if settings != nil {
-			p.settings = *settings
+// use waits for a session. If one is wanted, it must be new.
+func (g *Registry) use(ctx context.Context, k Key, wanted *Wanted) (*book.Entry, book.Session, error) {
+	e, s, err := g.Book.Use(ctx, k, wanted != nil, func() (book.Owner, book.Traits) {
+		p := &place{registry: g, key: k, wanted: g.Defaults}
+		if wanted != nil {
+			p.wanted = *wanted
 		}
-		p.settings.keep = g.keeps(k)
-		return p, book.Traits{Keeps: p.settings.keep, Profile: g.isDefault(k)}
+		p.wanted.keep = g.keeps(k)
+		return p, book.Traits{Keeps: p.wanted.keep, Profile: g.isDefault(k)}
 	})
 	switch {
 	case errors.Is(err, book.ErrExists):
@@ -111,11 +112,11 @@ func errExists(name string) *control.Error {
 }
 
 // New creates a named session. It fails if there is one with this name.
-func (g *Registry) New(ctx context.Context, name string, settings Settings) (api.Session, error) {
+func (g *Registry) New(ctx context.Context, name string, wanted Wanted) (api.Session, error) {
 	if err := CheckName(name); err != nil {
 		return api.Session{}, err
 	}
-	e, _, err := g.use(ctx, Key{Name: name}, &settings)
+	e, _, err := g.use(ctx, Key{Name: name}, &wanted)
 	if err != nil {
 		return api.Session{}, err
 	}
@@ -152,22 +153,22 @@ func (p *place) Open(ctx context.Context, from *virtual.Saved) (book.Session, er
 	if !p.isOpen {
 		var err error
 		if g.OpenTrace != nil {
-			p.trace, err = g.OpenTrace(p.key.Name, p.settings)
+			p.trace, err = g.OpenTrace(p.key.Name, p.wanted.Settings)
 		}
 		if err == nil {
-			err = g.openDownloads(p.key, &p.settings)
+			err = g.openDownloads(p.key, &p.wanted)
 		}
 		if err != nil {
 			return nil, err
 		}
 		p.isOpen = true
 	}
-	settings, create := p.settings, g.create
+	wanted, create := p.wanted, g.create
 	if create == nil {
 		create = g.onChrome
 	}
-	settings.saved = from
-	s, release, err := create(ctx, p.key, settings)
+	wanted.saved = from
+	s, release, err := create(ctx, p.key, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +182,8 @@ func (p *place) Tell(event, why string) {
 
 // Close closes what belongs to the address.
 func (p *place) Close() {
-	if p.settings.files != nil {
-		p.settings.files.Close()
+	if p.wanted.files != nil {
+		p.wanted.files.Close()
 	}
 	if p.trace != nil {
 		p.trace.Close()
@@ -197,8 +198,8 @@ const (
 )
 
 // onChrome creates a session on the current Chrome.
-func (g *Registry) onChrome(ctx context.Context, k Key, settings Settings) (book.Session, func(), error) {
-	options, err := settings.options(g.isDefault(k))
+func (g *Registry) onChrome(ctx context.Context, k Key, wanted Wanted) (book.Session, func(), error) {
+	options, err := wanted.options(g.isDefault(k))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	book "btools/lib/sessions"
+	"btools/lib/settings"
 	"btools/lib/virtual"
 )
 
@@ -31,7 +32,7 @@ type fakes struct {
 
 type fake struct {
 	key      Key
-	settings Settings
+	settings Wanted
 	used     atomic.Int64 // Unix nanoseconds
 	done     chan struct{}
 	over     atomic.Bool
@@ -55,7 +56,7 @@ func (f *fake) End(context.Context) error {
 	return nil
 }
 
-func (f *fakes) create(ctx context.Context, k Key, settings Settings) (book.Session, func(), error) {
+func (f *fakes) create(ctx context.Context, k Key, settings Wanted) (book.Session, func(), error) {
 	select {
 	case <-time.After(f.takes):
 	case <-ctx.Done():
@@ -131,7 +132,7 @@ func TestNewSessionsAreNew(t *testing.T) {
 	t.Parallel()
 	registry(t, func(t *testing.T, g *Registry, f *fakes) {
 		g.Defaults.TabLimit = 7
-		e, _, err := g.use(t.Context(), Key{Name: "a"}, &Settings{TabLimit: 1})
+		e, _, err := g.use(t.Context(), Key{Name: "a"}, &Wanted{Settings: settings.Settings{TabLimit: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +143,7 @@ func TestNewSessionsAreNew(t *testing.T) {
 			t.Errorf("the settings are %+v and %+v", a, b)
 		}
 		var exists *control.Error
-		if _, _, err := g.use(t.Context(), Key{Name: "b"}, &Settings{}); !errors.As(err, &exists) ||
+		if _, _, err := g.use(t.Context(), Key{Name: "b"}, &Wanted{}); !errors.As(err, &exists) ||
 			exists.Code != control.SessionExists {
 			t.Errorf("a name that exists: %v", err)
 		}

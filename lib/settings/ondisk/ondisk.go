@@ -1,4 +1,5 @@
-package flags
+// Package ondisk has what settings ask of the file system.
+package ondisk
 
 import (
 	"fmt"

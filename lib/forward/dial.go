@@ -12,120 +12,35 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"syscall"
 
 	"golang.org/x/net/proxy"
+
+	"btools/lib/forward/upstream"
 )
 
-// Upstream is the proxy that a Forwarder forwards to. It prints without its
-// credentials.
-type Upstream struct {
-	scheme, addr string // addr is host:port
-	user         *url.Userinfo
-}
-
-// ports are the default ports of the schemes.
-var ports = map[string]string{"http": "80", "https": "443", "socks5": "1080"}
-
-// Parse reads the URL of a proxy: http, https or socks5, a host, and perhaps a
-// port, a user and a password, which are percent-encoded. The URL "direct://"
-// means no proxy: the result is nil. No error repeats the URL.
-func Parse(s string) (*Upstream, error) {
-	if s == "direct://" {
-		return nil, nil
-	}
-	u, err := url.Parse(s)
-	if err != nil {
-		return nil, errNotURL
-	}
-	scheme := u.Scheme
-	if scheme == "socks5h" { // as curl calls it
-		scheme = "socks5"
-	}
-	switch {
-	case ports[scheme] == "" || u.Hostname() == "":
-		return nil, errNotURL
-	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New("a proxy's URL has no path, no query and no fragment: percent-encode /, ?, # and @ in " +
-			"its password")
-	}
-	port := u.Port()
-	if port == "" {
-		port = ports[scheme]
-	}
-	password, _ := u.User.Password()
-	if scheme == "socks5" && u.User != nil && (u.User.Username() == "" || len(u.User.Username()) > 255 ||
-		password == "" || len(password) > 255) {
-		return nil, errors.New("a SOCKS proxy takes a user and a password of 1 to 255 bytes each")
-	}
-	return &Upstream{scheme: scheme, addr: net.JoinHostPort(u.Hostname(), port), user: u.User}, nil
-}
-
-var errNotURL = errors.New("it is not the URL of a proxy: expected http://, https:// or socks5://, USER:PASSWORD@ " +
-	"with percent-encoded characters if the proxy needs them, and HOST:PORT; or direct://")
-
-// Read reads the URL of a proxy, or from the file of @FILE, so that a password
-// need not be in an argument list.
-func Read(s string) (*Upstream, error) {
-	name, ok := strings.CutPrefix(s, "@")
-	if !ok {
-		return Parse(s)
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the URL of a proxy: %w", err)
-	}
-	u, err := Parse(strings.TrimSpace(string(b)))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return u, nil
-}
-
-// String returns the URL without credentials.
-func (u *Upstream) String() string {
-	if u == nil {
-		return "direct://"
-	}
-	return u.scheme + "://" + u.addr
-}
-
-// GoString is String, so that no format prints the credentials.
-func (u *Upstream) GoString() string { return u.String() }
-
-// Secret returns the URL with its credentials, which Parse reads.
-func (u *Upstream) Secret() string {
-	if u == nil {
-		return "direct://"
-	}
-	return u.url().String()
-}
-
-func (u *Upstream) url() *url.URL { return &url.URL{Scheme: u.scheme, Host: u.addr, User: u.user} }
-
 // authorization returns the header Proxy-Authorization, "" without credentials.
-func (u *Upstream) authorization() string {
-	if u.user == nil {
+func authorization(u *upstream.URL) string {
+	if u.User == nil {
 		return ""
 	}
-	password, _ := u.user.Password()
-	return "Basic " + base64.StdEncoding.EncodeToString([]byte(u.user.Username()+":"+password))
+	password, _ := u.User.Password()
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))
 }
 
 // dial connects to a target through the proxy. The header is for a proxy that
 // speaks HTTP.
-func (u *Upstream) dial(ctx context.Context, target string, header http.Header) (net.Conn, error) {
-	if u.scheme == "socks5" {
-		return u.dialSOCKS(ctx, target)
+func dial(ctx context.Context, u *upstream.URL, target string, header http.Header) (net.Conn, error) {
+	if u.Scheme == "socks5" {
+		return dialSOCKS(ctx, u, target)
 	}
-	c, err := u.dialProxy(ctx)
+	c, err := dialProxy(ctx, u)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
-	tunnel, err := u.connect(c, target, header)
+	tunnel, err := connect(u, c, target, header)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -137,13 +52,13 @@ func (u *Upstream) dial(ctx context.Context, target string, header http.Header) 
 }
 
 // dialSOCKS lets a SOCKS proxy resolve the name of the target.
-func (u *Upstream) dialSOCKS(ctx context.Context, target string) (net.Conn, error) {
+func dialSOCKS(ctx context.Context, u *upstream.URL, target string) (net.Conn, error) {
 	var auth *proxy.Auth
-	if u.user != nil {
-		auth = &proxy.Auth{User: u.user.Username()}
-		auth.Password, _ = u.user.Password()
+	if u.User != nil {
+		auth = &proxy.Auth{User: u.User.Username()}
+		auth.Password, _ = u.User.Password()
 	}
-	d, err := proxy.SOCKS5("tcp", u.addr, auth, &net.Dialer{})
+	d, err := proxy.SOCKS5("tcp", u.Addr, auth, &net.Dialer{})
 	if err != nil {
 		return nil, err
 	}
@@ -151,18 +66,18 @@ func (u *Upstream) dialSOCKS(ctx context.Context, target string) (net.Conn, erro
 }
 
 // dialProxy connects to the proxy itself.
-func (u *Upstream) dialProxy(ctx context.Context) (net.Conn, error) {
-	if u.scheme == "https" {
-		return (&tls.Dialer{}).DialContext(ctx, "tcp", u.addr)
+func dialProxy(ctx context.Context, u *upstream.URL) (net.Conn, error) {
+	if u.Scheme == "https" {
+		return (&tls.Dialer{}).DialContext(ctx, "tcp", u.Addr)
 	}
-	return (&net.Dialer{}).DialContext(ctx, "tcp", u.addr)
+	return (&net.Dialer{}).DialContext(ctx, "tcp", u.Addr)
 }
 
 // connect asks a proxy for a tunnel to a target.
-func (u *Upstream) connect(c net.Conn, target string, header http.Header) (net.Conn, error) {
+func connect(u *upstream.URL, c net.Conn, target string, header http.Header) (net.Conn, error) {
 	header = header.Clone()
 	header.Del("Proxy-Authorization")
-	if a := u.authorization(); a != "" {
+	if a := authorization(u); a != "" {
 		header.Set("Proxy-Authorization", a)
 	}
 	if header["User-Agent"] == nil {
