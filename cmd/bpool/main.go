@@ -10,6 +10,7 @@ import (
 
 	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
+	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/flags"
 	"btools/lib/pool/command"
 	"btools/lib/settings"
@@ -100,10 +101,7 @@ func main() {
 				Values: map[string]cli.Values{"--field": command.EventFields}, Flags: []ucli.Flag{socket}},
 			{Name: "downloads", Usage: "list or save the files that a lease has downloaded", ArgsUsage: "LEASE",
 				Do:     command.Downloads,
-				Values: map[string]cli.Values{"--field": command.DownloadFields}, Flags: []ucli.Flag{socket,
-					&ucli.BoolFlag{Name: "wait", Usage: "wait until there is a download and none is in progress"},
-					&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "wait at most `DURATION`"},
-					&ucli.StringFlag{Name: "save", Usage: "copy the complete files to `DIR`"}}},
+				Values: map[string]cli.Values{"--field": command.DownloadFields}, Flags: append(downloadscommand.Flags(), socket)},
 			{Name: "state", Usage: "save the logins of a lease; list, show, delete, import or export saved ones",
 				ArgsUsage: statecommand.ArgsUsage, Do: command.States,
 				Values: map[string]cli.Values{"--field": statecommand.Fields},

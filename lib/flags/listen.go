@@ -9,9 +9,26 @@ import (
 	"strings"
 	"syscall"
 
+	ucli "github.com/urfave/cli/v2"
+
 	"btools/lib/cli"
 	"btools/lib/exit"
 )
+
+// Listening returns the flags of a program that clients connect to; standard is where
+// it listens by default.
+func Listening(category, standard string) []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.StringFlag{Name: "listen", Category: category, DefaultText: standard,
+			Usage: "listen on `HOST:PORT` or PORT"},
+		&ucli.StringFlag{Name: "token-file", Category: category,
+			Usage: "require the token in `FILE` from every client"},
+		&ucli.StringSliceFlag{Name: "allow-origin", Category: category,
+			Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
+		&ucli.IntFlag{Name: "max-connections", Category: category, Value: 512,
+			Usage: "serve at most `N` connections at once"},
+	}
+}
 
 // ReadToken reads the token from the file of --token-file. It returns ""
 // without the flag.

@@ -168,10 +168,10 @@ func sessionOptions() []string {
 		"env-file", "state", "tab-limit", "allow-unrestricted-file-access", "image-responses", "page-tools")
 }
 
-// CallFlags are those of bmcp's flags with which a session of bmcp call can start.
-func CallFlags(of []ucli.Flag) []ucli.Flag {
+// CallFlags returns the flags of bmcp with which a session of bmcp call can start.
+func CallFlags() []ucli.Flag {
 	names := sessionOptions()
-	return slices.DeleteFunc(slices.Clone(of), func(f ucli.Flag) bool { return !slices.Contains(names, f.Names()[0]) })
+	return slices.DeleteFunc(ServerFlags(), func(f ucli.Flag) bool { return !slices.Contains(names, f.Names()[0]) })
 }
 
 // target is the session that a command is for.

@@ -4,12 +4,23 @@ package command
 import (
 	"fmt"
 	"path/filepath"
+	"time"
+
+	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
 	"btools/lib/control/api"
 	"btools/lib/downloads"
 	"btools/lib/record"
 )
+
+// Flags returns the flags of the command.
+func Flags() []ucli.Flag {
+	return []ucli.Flag{
+		&ucli.BoolFlag{Name: "wait", Usage: "wait until there is a download and none is in progress"},
+		&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "wait at most `DURATION`"},
+		&ucli.StringFlag{Name: "save", Usage: "copy the complete files to `DIR`"}}
+}
 
 // Print asks for the downloads of the session or lease that the one argument
 // names, prints them, and saves copies of the complete ones for --save. member
