@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 
 	"btools/lib/cdp/single"
 	"btools/lib/devtools"
+	"btools/lib/front"
 	"btools/lib/launcher"
 	"btools/lib/liveness"
 	"btools/lib/record"
@@ -87,20 +87,8 @@ func pingJoined(ctx context.Context, i record.Instance) error {
 	if parts := strings.SplitN(path, "/", 4); len(parts) == 4 { // a session of the browser
 		path = "/session/" + parts[2]
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+launcher.Addr(i)+path+"/json/version", nil)
-	if err != nil {
-		return err
-	}
-	r.Close = true
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %q", launcher.Addr(i), resp.Status)
-	}
-	return nil
+	_, err := front.Get(ctx, "http://"+launcher.Addr(i)+path+"/json/version", "")
+	return err
 }
 
 // socketPath returns the path of the browser's WebSocket. It asks the browser

@@ -2,11 +2,10 @@ package source
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
+	"btools/lib/front"
 	"btools/lib/jsonrpc"
 )
 
@@ -70,22 +69,10 @@ func (a *affinity) Figures(ctx context.Context) []Figure {
 	return all
 }
 
-// maxTargets is how many bytes of a list of targets are read.
-const maxTargets = 16 << 20
-
 // countTabs is the number of a browser's tabs; nil: it does not say, as Firefox.
 func countTabs(ctx context.Context, url string) *int {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/json/list", nil)
+	body, err := front.Get(ctx, url+"/json/list", "")
 	if err != nil {
-		return nil
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTargets))
-	if err != nil || resp.StatusCode != http.StatusOK {
 		return nil
 	}
 	n := 0

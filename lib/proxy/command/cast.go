@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -18,6 +16,7 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	"btools/lib/front"
 	"btools/lib/lifetime"
 	"btools/lib/record"
 	"btools/lib/spell"
@@ -188,23 +187,9 @@ type listedPage struct{ ID, Type, Title, URL string }
 func pagesAt(ctx context.Context, base, token string) (pages []listedPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/json/list", nil)
-	if err != nil {
-		return nil, err
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot list the pages: %w", err)}
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	if err == nil && resp.StatusCode == http.StatusOK {
+	b, err := front.Get(ctx, base+"/json/list", token)
+	if err == nil {
 		err = json.Unmarshal(b, &pages)
-	} else if err == nil {
-		err = fmt.Errorf("status %d: %.200s", resp.StatusCode, b)
 	}
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot list the pages: %w", err)}
