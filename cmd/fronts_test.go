@@ -116,13 +116,15 @@ func TestFronts(t *testing.T) {
 	for _, e := range entrances(t) {
 		for _, a := range attacks {
 			second := "GET " + e.path + " HTTP/1.1\nHost: 127.0.0.1\nConnection: close\n\n"
-			text := strings.NewReplacer("FIRST", "GET PATH HTTP/1.1\nHost: 127.0.0.1\n", "SECOND", second).Replace(a.text)
-			text = strings.NewReplacer("PATH", e.path, "LENGTH", fmt.Sprint(len(second)+4)).Replace(text)
+			first := "GET " + e.path + " HTTP/1.1\nHost: 127.0.0.1\n"
+			text := strings.NewReplacer("FIRST", first, "SECOND", second, "PATH", e.path,
+				"LENGTH", fmt.Sprint(len(second)+4)).Replace(a.text)
 			text, lf := strings.CutPrefix(text, "\x00")
 			if !lf {
 				text = strings.ReplaceAll(text, "\n", "\r\n")
 			}
-			if got := e.answers(t, text, len(a.statuses)); !slices.EqualFunc(got, a.statuses, func(got, want string) bool {
+			got := e.answers(t, text, len(a.statuses))
+			if !slices.EqualFunc(got, a.statuses, func(got, want string) bool {
 				return got == want || got == "200" && want == "413"
 			}) {
 				t.Errorf("%s: %s: answered with %v, want %v", e.name, a.name, got, a.statuses)

@@ -95,6 +95,12 @@ func ReadDevTools(r *http.Request, path string, raw bool) (DevTools, *guard.Refu
 // IsSocket reports whether the request is for a WebSocket.
 func (d DevTools) IsSocket() bool { return ToBrowser <= d.Endpoint && d.Endpoint <= ToBiDi }
 
+// IsCommand reports whether the request changes the browser's pages. Others, such as those
+// of a monitor, are no use of it.
+func (d DevTools) IsCommand() bool {
+	return d.Endpoint == NewPage || d.Endpoint == Activate || d.Endpoint == Close
+}
+
 // IsUpgrade reports whether a request asks for a WebSocket. It may offer HTTP/2, too.
 func IsUpgrade(r *http.Request) bool {
 	return HasToken(r.Header, "Connection", "upgrade") && HasToken(r.Header, "Upgrade", "websocket")

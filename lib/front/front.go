@@ -64,7 +64,8 @@ type Response struct {
 // Limit returns.
 func (f *Front) Server() *http.Server {
 	return &http.Server{Handler: f, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
-		ReadTimeout: f.ReadTimeout, WriteTimeout: f.WriteTimeout, ConnState: f.Limit.State, ConnContext: guard.ConnContext,
+		ReadTimeout: f.ReadTimeout, WriteTimeout: f.WriteTimeout,
+		ConnState: f.Limit.State, ConnContext: guard.ConnContext,
 		ErrorLog: slog.NewLogLogger(f.Log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
 }
 

@@ -18,6 +18,7 @@ import (
 	"btools/lib/lifetime"
 	"btools/lib/record"
 	"btools/lib/state"
+	"btools/lib/virtual"
 	"btools/lib/wait"
 )
 
@@ -28,6 +29,7 @@ type backend struct {
 	owned  bool          // false: another program launches and stops it
 	idle   time.Duration // time without use until it is stopped; 0: for ever
 	health Health
+	within time.Duration // how long the browser may take to answer the first session
 	// byConnections says that open WebSockets and sessions are use.
 	byConnections bool
 
@@ -81,8 +83,10 @@ type generation struct {
 	sessions   int        // that use the browser
 	used       time.Time  // the last use that is over
 	idle       wait.Timer // fires when the browser may be idle, if it ever may
-	// shared is the connection that sessions share, nil before the first session.
-	shared *shared
+	// shared opens the connection that sessions share, until opening ends.
+	shared      *wait.Starter[*virtual.Browser]
+	opening     context.Context
+	stopOpening context.CancelFunc
 
 	checked  record.Time // time of the last health check; zero: none yet
 	checkErr string      // its error; "": the browser was well
@@ -192,6 +196,8 @@ func (b *backend) beginLocked(beside bool) *generation {
 			g.after = append(g.after, before)
 		}
 	}
+	g.opening, g.stopOpening = context.WithCancel(context.Background())
+	g.shared = b.sharing(g)
 	b.all = append(b.all, g)
 	b.running.Go(func() { b.run(g) })
 	return g

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,7 +73,10 @@ func errNoJSON(r *http.Request) error {
 func (p *Proxy) reverse() *httputil.ReverseProxy {
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true,
 		ResponseHeaderTimeout: p.answerTimeout,
-		DialContext:           p.dial}
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := p.dial(ctx, network, addr)
+			return timedConn{c, 2 * p.answerTimeout}, err // a head that is late has an error of its own
+		}}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged: the library has dropped parts of a URL in it
@@ -92,45 +97,58 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (*http.Response, error) {
-	epoch := p.backend.epochAt(time.Now())
-	for try := 1; ; try++ {
-		g, err := p.backend.acquire(r.Context(), epoch)
-		if err != nil {
-			return nil, err
+func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (resp *http.Response, err error) {
+	d, _ := front.ReadDevTools(r, r.URL.Path, true) // which has been allowed
+	failed := p.try(r.Context(), p.backend.epochAt(time.Now()), func(g *generation) error {
+		i := g.browser.Instance
+		if i.Protocol == record.BiDi {
+			err = errNoJSON(r)
+			return nil
 		}
-		if g.browser.Instance.Protocol == record.BiDi {
-			p.backend.release(g)
-			return nil, errNoJSON(r)
-		}
-		ctx, cancel := context.WithCancelCause(r.Context())
-		out := r.Clone(ctx)
-		out.URL.Host = launcher.Addr(g.browser.Instance)
-		out.Host = p.hostFor(r.Host, g.browser.Instance)
-		below := sessionPath(g.browser.Instance)
+		out, below := r.Clone(r.Context()), sessionPath(i)
+		out.URL.Host, out.Host = launcher.Addr(i), p.hostFor(r.Host, i)
 		if below != "" {
 			out.URL.Path, out.URL.RawPath = below+out.URL.Path, ""
 		}
-		resp, err := transport.RoundTrip(out)
-		if isCommand(r.URL.Path) {
+		answer, err := transport.RoundTrip(out)
+		if d.IsCommand() {
 			p.backend.noteUse(g)
 		}
+		switch {
+		case err != nil:
+			return err
+		case p.leaseEnded(answer):
+			answer.Body.Close()
+			return errLeaseEnded
+		}
+		resp = answer
+		renames := out.Host != r.Host || below != ""
+		hasFrontEnds := d.Endpoint == front.List || d.Endpoint == front.NewPage
+		if !p.Direct && d.Endpoint < front.ToBrowser && (renames || hasFrontEnds) {
+			return replaceAddress(resp, out.Host+below, r.Host)
+		}
+		return nil
+	})
+	return resp, cmp.Or(failed, err)
+}
+
+// try has do use the browser, which is launched if none is running: another one, if the
+// first has just died.
+func (p *Proxy) try(ctx context.Context, epoch <-chan struct{}, do func(*generation) error) error {
+	for try := 1; ; try++ {
+		g, err := p.backend.acquire(ctx, epoch)
+		if err != nil {
+			return err
+		}
+		err = do(g)
 		p.backend.release(g)
-		if err == nil && p.leaseEnded(resp) {
-			resp.Body.Close()
-			err = errLeaseEnded
-		}
-		if err == nil {
-			resp.Body = newTimedBody(ctx, resp.Body, p.answerTimeout, cancel)
-			renames := out.Host != r.Host || below != ""
-			if !p.Direct && strings.HasPrefix(r.URL.Path, "/json") && (renames || hasFrontEnd(r.URL.Path)) {
-				err = replaceAddress(resp, out.Host+below, r.Host)
-			}
-			return resp, err
-		}
-		cancel(nil)
-		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, g.stopReason(err)) {
-			return nil, noAnswer(err)
+		switch {
+		case err == nil:
+			return nil
+		case wait.Closed(epoch):
+			return errCutOff
+		case try == attempts || ctx.Err() != nil || !p.backend.reportUnreachable(g, g.stopReason(err)):
+			return noAnswer(err)
 		}
 	}
 }
@@ -145,38 +163,19 @@ func (p *Proxy) leaseEnded(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusGone && !p.Foreign
 }
 
-// timedBody is the body of an answer. Each read must make progress within a
-// bound.
-type timedBody struct {
-	io.ReadCloser
-	ctx    context.Context // of the request
-	cancel context.CancelCauseFunc
-	bound  time.Duration
-	timer  *time.Timer
+// timedConn is a connection to a browser whose answer must make progress.
+type timedConn struct {
+	net.Conn
+	bound time.Duration
 }
 
-func newTimedBody(
-	ctx context.Context, body io.ReadCloser, bound time.Duration, cancel context.CancelCauseFunc,
-) *timedBody {
-	b := &timedBody{ReadCloser: body, ctx: ctx, cancel: cancel, bound: bound}
-	b.timer = time.AfterFunc(bound, func() { cancel(errors.New("the browser stopped in the middle of its answer")) })
-	b.timer.Stop() // it runs only during a Read
-	return b
-}
-
-func (b *timedBody) Read(p []byte) (int, error) {
-	b.timer.Reset(b.bound)
-	defer b.timer.Stop()
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && b.ctx.Err() != nil {
-		err = context.Cause(b.ctx)
+func (c timedConn) Read(p []byte) (int, error) {
+	c.SetReadDeadline(time.Now().Add(c.bound))
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errors.New("the browser stopped in the middle of its answer")
 	}
 	return n, err
-}
-
-func (b *timedBody) Close() error {
-	defer b.cancel(nil)
-	return b.ReadCloser.Close()
 }
 
 // hostFor returns the Host for the browser. It is the client's, because the
@@ -196,12 +195,6 @@ func (p *Proxy) hostFor(client string, i record.Instance) string {
 func chromeHost(host string) bool {
 	name, ok := guard.HostName(host)
 	return ok && (strings.EqualFold(name, "localhost") || net.ParseIP(name) != nil)
-}
-
-// hasFrontEnd reports whether the answer to a request names DevTools front ends.
-func hasFrontEnd(path string) bool {
-	path = strings.TrimSuffix(path, "/")
-	return path == "/json" || path == "/json/list" || path == "/json/new"
 }
 
 // outsideFrontEnd begins the address of a front end on a host of Chrome's makers. A
@@ -237,29 +230,18 @@ func (g *generation) stopReason(err error) error {
 
 // upgrade opens a WebSocket to the browser and connects the client to it.
 func (p *Proxy) upgrade(w *front.Response, r *http.Request, d front.DevTools, epoch <-chan struct{}) error {
-	for try := 1; ; try++ {
-		g, err := p.backend.acquire(r.Context(), epoch)
+	return p.try(r.Context(), epoch, func(g *generation) error {
+		up, err := p.dialBrowser(g, r, d, epoch)
 		if err != nil {
 			return err
 		}
-		up, err := p.dialBrowser(g, r, d, epoch)
-		if err == nil {
-			defer p.backend.release(g)
-			if up.resp.StatusCode != http.StatusSwitchingProtocols {
-				up.writeTo(w)
-			} else if err := p.join(w, r, g, up, epoch); err != nil {
-				p.Log.Debug("client lost", "client", r.RemoteAddr, "why", err)
-			}
-			return nil
+		if up.resp.StatusCode != http.StatusSwitchingProtocols {
+			up.writeTo(w)
+		} else if err := p.join(w, r, g, up, epoch); err != nil {
+			p.Log.Debug("client lost", "client", r.RemoteAddr, "why", err)
 		}
-		p.backend.release(g)
-		if wait.Closed(epoch) {
-			return errCutOff
-		}
-		if try == attempts || r.Context().Err() != nil || !p.backend.reportUnreachable(g, g.stopReason(err)) {
-			return noAnswer(err)
-		}
-	}
+		return nil
+	})
 }
 
 // upgraded is the browser's answer to an upgrade.

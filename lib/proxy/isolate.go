@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,19 +12,6 @@ import (
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
-
-// shared is a browser that sessions share, from the decision to connect to it.
-type shared struct {
-	ready   chan struct{} // closed when it is open or has failed to open
-	cancel  context.CancelFunc
-	browser *virtual.Browser
-	err     error
-}
-
-// isOver reports whether the browser must be opened again.
-func (s *shared) isOver() bool {
-	return wait.Closed(s.ready) && (s.err != nil || wait.Closed(s.browser.Done()))
-}
 
 // errBiDi means that sessions cannot share the browser.
 var errBiDi = &exit.Error{
@@ -36,55 +24,35 @@ var errBiDi = &exit.Error{
 // counts as used until release is called.
 func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release func(), err error) {
 	b := &p.backend
-	epoch := b.epochAt(time.Now())
-	for try := 1; ; try++ {
-		g, err := b.acquire(ctx, epoch)
-		if err != nil {
-			return nil, nil, err
-		}
+	failed := p.try(ctx, b.epochAt(time.Now()), func(g *generation) (opened error) {
 		if g.browser.Instance.Protocol == record.BiDi {
-			b.release(g)
-			return nil, nil, errBiDi
+			err = errBiDi
+			return nil
 		}
-		browser, err := b.share(ctx, g, p.answerTimeout)
-		if err == nil {
+		if browser, opened = g.shared.Get(ctx); opened == nil {
 			b.addSession(g)
-			b.release(g)
-			return browser, func() { b.removeSession(g) }, nil
+			release = func() { b.removeSession(g) }
 		}
-		b.release(g)
-		if try == attempts || ctx.Err() != nil || !b.reportUnreachable(g, g.stopReason(err)) {
-			return nil, nil, noAnswer(err)
-		}
-	}
+		return opened
+	})
+	return browser, release, cmp.Or(failed, err)
 }
 
-// share connects sessions to a generation's browser: once, until the connection
-// is lost.
-func (b *backend) share(ctx context.Context, g *generation, within time.Duration) (*virtual.Browser, error) {
-	b.mu.Lock()
-	s := g.shared
-	switch {
-	case g.ending:
-		b.mu.Unlock()
-		return nil, errStopping
-	case s == nil || s.isOver():
-		opening, cancel := context.WithTimeoutCause(context.Background(), within,
-			errors.New("its WebSocket did not answer"))
-		s = &shared{ready: make(chan struct{}), cancel: cancel}
-		g.shared = s
-		b.running.Go(func() { // never from zero: the generation is running
+// sharing returns what opens the browser of a generation for sessions: once for all, and
+// again if the connection is lost.
+func (b *backend) sharing(g *generation) *wait.Starter[*virtual.Browser] {
+	return &wait.Starter[*virtual.Browser]{
+		Start: func() (*virtual.Browser, error) {
+			ctx, cancel := context.WithTimeoutCause(g.opening, b.within, errors.New("its WebSocket did not answer"))
 			defer cancel()
-			s.browser, s.err = b.open(opening, g)
-			close(s.ready)
-		})
-	}
-	b.mu.Unlock()
-	select {
-	case <-s.ready:
-		return s.browser, s.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+			return b.open(ctx, g)
+		},
+		Gone: func(s *virtual.Browser) error {
+			if wait.Closed(s.Done()) {
+				return virtual.ErrBrowserEnded
+			}
+			return nil
+		},
 	}
 }
 
@@ -125,32 +93,15 @@ func (b *backend) openPort(ctx context.Context, i record.Instance) (browser *vir
 // activeSince reports whether a generation's browser has sent anything to a
 // session since then.
 func (b *backend) activeSince(g *generation, then time.Time) bool {
-	b.mu.Lock()
-	s := g.shared
-	b.mu.Unlock()
-	if s == nil {
-		return false
-	}
-	select {
-	case <-s.ready:
-		return s.browser != nil && s.browser.LastActivity().After(then)
-	default:
-		return false
-	}
+	s := g.shared.Running()
+	return s != nil && s.LastActivity().After(then)
 }
 
 // closeShared ends the sessions of a generation that has ended.
 func (b *backend) closeShared(g *generation) {
-	b.mu.Lock()
-	s := g.shared
-	b.mu.Unlock()
-	if s == nil {
-		return
-	}
-	s.cancel()
-	<-s.ready
-	if s.browser != nil {
-		s.browser.Close()
+	g.stopOpening()
+	if s := g.shared.Close(errStopping); s != nil {
+		s.Close()
 	}
 }
 

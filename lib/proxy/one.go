@@ -124,7 +124,7 @@ func (p *Proxy) serveOne(w *front.Response, r *http.Request) error {
 			record(toClient, message, size)
 		}
 	}}, "")
-	if isCommand(r.URL.Path) {
+	if d.IsCommand() {
 		p.backend.noteUse(g)
 	}
 	if t != nil {

@@ -86,8 +86,11 @@ type Health struct{ Interval, Timeout time.Duration }
 
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
+	if p.answerTimeout == 0 {
+		p.answerTimeout = answerTimeout
+	}
 	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, byConnections: p.IdleByConnections,
-		health: p.Health, overlap: p.Overlap,
+		health: p.Health, within: p.answerTimeout, overlap: p.Overlap,
 		state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected, opts: p.Options,
 		epoch: make(chan struct{}), one: p.One}
 	if p.Changed == nil {
@@ -99,9 +102,6 @@ func (p *Proxy) Start() {
 	p.Front.Log = p.Log
 	if p.State != nil {
 		p.Front.Guard.Browsers = guard.NewBrowsers(p.State)
-	}
-	if p.answerTimeout == 0 {
-		p.answerTimeout = answerTimeout
 	}
 	switch {
 	case p.Sessions != nil:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"btools/lib/wait"
@@ -113,17 +112,6 @@ func (b *backend) closeTunnels(g *generation) {
 	}
 }
 
-// isCommand reports whether a request for a path changes the browser's pages.
-// Others, such as those of a monitor, do not count as use.
-func isCommand(path string) bool {
-	for _, command := range []string{"/json/new", "/json/activate/", "/json/close/"} {
-		if strings.HasPrefix(path, command) {
-			return true
-		}
-	}
-	return false
-}
-
 // noteUse notes that a client has used the browser.
 func (b *backend) noteUse(g *generation) {
 	b.mu.Lock()
@@ -148,8 +136,8 @@ func (b *backend) lastUseLocked(g *generation) time.Time {
 	for t := range g.open {
 		later(t.lastUse())
 	}
-	if s := g.shared; s != nil && wait.Closed(s.ready) && s.browser != nil {
-		later(s.browser.Used())
+	if s := g.shared.Running(); s != nil {
+		later(s.Used())
 	}
 	return last
 }

@@ -37,7 +37,8 @@ func serve(t *testing.T) (*Registry, string) {
 	b := openChrome(t)
 	g := &Registry{Book: book.Book{Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Hour, Max: 10}},
 		Chrome: func(context.Context) (*virtual.Browser, func(), error) { return b, func() {}, nil }}
-	server := httptest.NewServer(&front.Front{Routes: []front.Route{{Answer: g.Answer}}, Log: slog.New(slog.DiscardHandler)})
+	server := httptest.NewServer(&front.Front{Routes: []front.Route{{Answer: g.Answer}},
+		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(server.Close)
 	t.Cleanup(g.Close)
 	return g, strings.TrimPrefix(server.URL, "http://")
