@@ -71,7 +71,7 @@ func Main(m *testing.M) int {
 func runTests(m *testing.M) (code int) {
 	code = m.Run()
 	var missing []string
-	for _, program := range []string{"chromium", "chromium-headless-shell", "firefox-esr", "node"} {
+	for _, program := range []string{"chromium", "chromium-headless-shell", "firefox-esr", "node", "npm", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, program)
 		}

@@ -46,7 +46,7 @@ user_pref("browser.download.dir", "` + t.TempDir() + `");
 		t.Fatal(err)
 	}
 	if err := c.Start(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("cannot start %s (make deps installs it): %v", name, err)
 	}
 	t.Cleanup(func() {
 		c.Process.Kill()
