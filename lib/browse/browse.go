@@ -120,15 +120,14 @@ func autoAttach(kind string) map[string]any {
 		"filter": onlyType(kind)}
 }
 
-// Downloads is a text that is another one once a page has begun a download, or the
-// connection is another one.
+// Downloads returns a token that changes with each download and each connection.
 func (b *Browser) Downloads() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return fmt.Sprint(b.number, "+", b.downloads)
 }
 
-// of is a bound in the browser's seconds.
+// of returns a bound in the browser's seconds.
 func (b *Browser) of(bound time.Duration) time.Duration {
 	return time.Duration(float64(bound) * b.second.Seconds())
 }

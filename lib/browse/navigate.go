@@ -245,8 +245,8 @@ func (t *Tab) aborted(ctx context.Context, since mark, loader, address string) e
 	return fmt.Errorf("cannot load %s: net::ERR_ABORTED", Redacted(address))
 }
 
-// IsEmpty reports whether a response with this status of HTTP is no document, by which
-// the page before it stays open.
+// IsEmpty reports whether a response with this HTTP status leaves the current page open
+// (204, 205).
 func IsEmpty(status int) bool {
 	return status == http.StatusNoContent || status == http.StatusResetContent
 }

@@ -13,8 +13,8 @@ const maxSide = 8000
 // and hundreds of megabytes for it.
 const maxPixels = 16 << 20
 
-// Bounds of one that a model is to see, as those have them that most models are sent:
-// what is larger costs as much and is scaled down all the same, or refused.
+// Limits of models' picture inputs. Larger pictures cost as much, and are scaled down or
+// refused.
 const (
 	maxModelSide   = 1568
 	maxModelPixels = 1_150_000

@@ -73,11 +73,11 @@ func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	return t
 }
 
-// document is one that a tab has had.
+// document is a document that a tab has shown.
 type document struct {
 	loader string
-	rival  string // of the one that the page before it had begun to load as well; "": none
-	status Status // once it has been left
+	rival  string // loader of the competing document; "" if there was none
+	status Status // set once the document has been left
 }
 
 // maxDocuments is how many documents are remembered: one that is waited for may have

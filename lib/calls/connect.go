@@ -41,10 +41,10 @@ type Client struct {
 	tried map[string]bool // others that do not have it
 }
 
-// ErrNoService means that none runs.
+// ErrNoService means that no service runs.
 var ErrNoService = errors.New("no service of bmcp call runs")
 
-// Do has the service that has the session answer a request. One that is about to stop is replaced.
+// Do sends a request to the service that has the session, and starts a new service if the old one is stopping.
 func (c *Client) Do(ctx context.Context, method string, params, result any) (err error) {
 	hops := 0
 	for end := time.Now().Add(patience); time.Now().Before(end); {

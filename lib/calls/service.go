@@ -364,8 +364,8 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 		s.sessions[who.key] = x
 		s.work.Go(func() { s.run(x) })
 		if !who.owned && !who.named {
-			x.notes = append(x.notes, fmt.Sprintf("it can't be told which program makes this call, so the session is "+
-				"the user's, and ends after %v without a call: --session NAME and --bind-pid PID name another", Idle))
+			x.notes = append(x.notes, fmt.Sprintf("cannot tell which program made this call: the session belongs "+
+				"to the user, and ends after %v without a call: --session NAME and --bind-pid PID name another", Idle))
 		}
 	case t.Given && !slices.Equal(t.Options, x.options):
 		return nil, nil, "", &control.Error{Code: control.SessionExists, Message: "the session has begun with other " +

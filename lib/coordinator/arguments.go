@@ -38,8 +38,8 @@ func (s *Server) chosenBy() []string {
 }
 
 // decorate gives a tool of a child the arguments that choose a browser, unless it has one
-// of these. It returns those that the child does not get. First is false for a tool of
-// which others before it in the list have their descriptions.
+// of these. It returns those that the child does not get. First is true for the first tool
+// of the list that gets these arguments: it has their descriptions.
 func (s *Server) decorate(tool json.RawMessage, first bool) (json.RawMessage, []string) {
 	names := s.Source.Kind().Arguments()
 	if len(names) == 0 {

@@ -100,7 +100,8 @@ func (c *toolCall) inTurn(ctx context.Context) {
 	}
 }
 
-// hold has the call hold a lease until it ends, nil: it needs none. It reports false if the call has ended.
+// hold attaches a lease to the call until the call ends; nil if the tool needs no browser. It reports false if the call
+// has ended.
 func (c *toolCall) hold(at *source.Lease) bool {
 	b, h := source.Browser{}, c.host
 	if at != nil {

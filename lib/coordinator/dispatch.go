@@ -18,10 +18,10 @@ import (
 	"btools/lib/tools"
 )
 
-// noticeAfter is how long something may take until a person is told what is waited for.
+// noticeAfter is the delay before a message says what is being waited for.
 const noticeAfter = 2 * time.Second
 
-// levels are those of logs, as MCP has them.
+// levels are the log levels of MCP.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // wrongParams returns an error for a level of logs that is none, and for a cursor of a list: no list here

@@ -55,7 +55,7 @@ var DefaultLimits = Limits{
 	Slow: 5 * time.Second,
 }
 
-// orDefault has the defaults in place of what is zero.
+// orDefault replaces zero fields by the defaults.
 func (l Limits) orDefault() Limits {
 	fill(reflect.ValueOf(&l).Elem(), reflect.ValueOf(DefaultLimits))
 	return l

@@ -29,7 +29,7 @@ const statusTool = "coordinator_status"
 //go:embed schemas/*.json
 var schemas embed.FS
 
-// ownList is the table of our own tools, of which it returns those that are offered.
+// ownList returns the tools of bmcp that are offered with this source.
 func (s *Server) ownList() (all []ownTool) {
 	kind := s.Source.Kind()
 	builtin := slices.ContainsFunc(s.Children, func(child child.Spec) bool { return child.Builtin })

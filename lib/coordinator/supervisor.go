@@ -101,7 +101,7 @@ func (sup *supervisor) begin(ctx context.Context) (*running, error) {
 	}
 	h.do(p.watchHealth)
 	sup.mu.Lock()
-	for uri := range sup.subs { // those of the process before
+	for uri := range sup.subs { // subscriptions of the previous process
 		p.Tell("resources/subscribe", uriParams(uri))
 	}
 	sup.mu.Unlock()

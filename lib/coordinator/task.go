@@ -114,10 +114,10 @@ func (t *taskCall) add() (created json.RawMessage, begin bool, err error) {
 	})
 	switch {
 	case errors.Is(err, tasks.ErrFull):
-		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "%d tasks wait for this browser, and no more are taken: wait "+
-			"until one has ended, or cancel one", maxQueuedTasks)
+		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "too many tasks wait for this browser (limit %d): wait until "+
+			"one has ended, or cancel one", maxQueuedTasks)
 	case errors.Is(err, tasks.ErrTooMany):
-		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "%d tasks of this host are kept, and no more are taken",
+		err = jsonrpc.Errorf(jsonrpc.InvalidRequest, "too many tasks of this host are kept (limit %d)",
 			maxKeptTasks)
 	}
 	return created, begin, err

@@ -215,7 +215,7 @@ func TestTasksQueue(t *testing.T) {
 			others = append(others, h.bulk("", "hang"))
 		}
 		if got := h.call("tools/call", `{"name":"browser_execute_bulk","arguments":{"commands":[{"tool":"echo"}]},`+
-			`"task":{}}`); !strings.Contains(got, "100 tasks wait for this browser") {
+			`"task":{}}`); !strings.Contains(got, "limit 100") {
 			t.Errorf("one more: %s", got)
 		}
 		if n := h.hanging(); n != 1 {

@@ -29,14 +29,13 @@ type Message struct {
 	id     member
 }
 
-// IsRequest, IsNotification and IsResponse tell what it is.
+// IsRequest, IsNotification and IsResponse report the kind of the message.
 func (m *Message) IsRequest() bool      { return m.Method != "" && m.ID != nil }
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == nil }
 func (m *Message) IsResponse() bool     { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
-// Parse reads a message. What it carries is not checked but for its brackets,
-// quotes and letters. Of what is none, the message has what was understood, if
-// that is its ID.
+// Parse reads a message. It checks only brackets, quotes and literals. For an
+// invalid message it returns the ID, if it found one.
 func Parse(raw []byte) (*Message, error) {
 	m := &Message{Raw: raw}
 	bad, version := false, "2.0"

@@ -38,9 +38,8 @@ type Spec struct {
 	Now     <-chan struct{} // closed: no grace any more
 	Stderr  io.Writer       // gets its messages, and must not block
 	Service bool            // it holds something else than a browser: any record will do
-	// Once says that the error of a launch that fails tells all that is to be
-	// told: of the program's messages only those of one that succeeds are
-	// passed on.
+	// Once suppresses the program's own messages when the launch fails: the
+	// error contains them.
 	Once    bool
 	Windows bool // it is a program of Windows, started from WSL: see WindowsBlaunch
 	// Pipe has blaunch hand over the debugging pipe of the browser, which opens no

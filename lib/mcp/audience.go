@@ -15,12 +15,12 @@ type Audience string
 const (
 	// OfHandshake is the host that has begun the session by a handshake.
 	OfHandshake Audience = ""
-	// AskNothing are the hosts of the stateless protocol that can be asked
-	// nothing; others are named by their capabilities.
+	// AskNothing is the class of stateless hosts without sampling, elicitation
+	// or roots; others are named by their capabilities.
 	AskNothing Audience = "{}"
 )
 
-// AudienceOf is the audience of a host of the stateless protocol.
+// AudienceOf returns the audience of a host of the stateless protocol.
 func AudienceOf(capabilities json.RawMessage) Audience { return Audience(askable(capabilities)) }
 
 // Askable is what children can ask an audience. Host are the parameters of its

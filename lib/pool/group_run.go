@@ -119,9 +119,8 @@ func (g *group) lostLocked(what, next string) {
 	g.notifyHoldersLocked(c, what, "; "+next)
 }
 
-// notifyHoldersLocked sends a notice about a browser that has ended to the holders whose
-// sessions are on it, or on none, and then says what becomes of those that are not kept.
-// Those that are hibernated have lost nothing.
+// notifyHoldersLocked tells each holder what the end of this browser cost it, and what
+// happens then; hibernated sessions lose nothing.
 func (g *group) notifyHoldersLocked(c *share.Chrome, what, then string) {
 	for _, l := range g.service.leases {
 		if l.slot.group == g && !l.isHibernated() && (l.seat.On(c) || !l.seat.IsLive()) && !l.loseLocked(what) {

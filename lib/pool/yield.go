@@ -181,8 +181,7 @@ func (v *Service) keepForNextLocked(l *lease, saved *virtual.Saved) {
 
 // takeKeptLocked returns the session that is kept for a lease, if it started with the
 // lease's state: that of the same instance, or, unless this one was asked for, of
-// another one. Nil: there is none. A holder without a name has none that is known to be
-// its next lease's.
+// another one; nil if there is none. Holders without a name never get a session back.
 func (v *Service) takeKeptLocked(l *lease, asked bool) *kept {
 	at := -1
 	for i, k := range v.kept {

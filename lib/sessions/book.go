@@ -2,10 +2,10 @@
 // becomes of one that nobody uses or whose Chrome has ended. It knows no addresses, and
 // not where a Chrome comes from. What is decided is pure (table.go); a Book does it.
 //
-// An Entry stays as its sessions come and go. Each opening of one has a goroutine of
-// its own, which waits for the end of the one before. An entry has one opening at most;
-// another one, or none, makes the goroutine of the last end what it has opened. That is
-// all that any race comes to.
+// An Entry stays as its sessions come and go. It has one opening at most. Each opening
+// has a goroutine of its own, which waits for the end of the one before. When an opening
+// is replaced or dropped, its goroutine ends the session that it opened. That resolves
+// every race.
 package sessions
 
 import (

@@ -51,8 +51,8 @@ type Policy struct {
 
 // Why a session has no more users.
 var (
-	ErrFull  = errors.New("there are as many sessions as there may be")
-	ErrUsers = errors.New("the session has as many users as it may have")
+	ErrFull  = errors.New("the limit of sessions is reached")
+	ErrUsers = errors.New("the session has its maximum of connections")
 )
 
 // State is what a session is doing. It goes from Creating to Ready, and from there by

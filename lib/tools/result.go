@@ -229,7 +229,7 @@ func (r *reply) valueAlone() []mcp.Content {
 	return []mcp.Content{mcp.NewTextContent(text)}
 }
 
-// tabs lists the tabs, if they are to be told of, and notes what the call has opened.
+// tabs returns the lines on open tabs, if the result shows them, and records which the call opened.
 func (r *reply) tabs(ctx context.Context) []string {
 	if r.browser == nil {
 		return nil

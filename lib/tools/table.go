@@ -29,7 +29,7 @@ const (
 //go:embed schemas/*.json
 var schemas embed.FS
 
-// with is a tool's function with its arguments decoded.
+// with returns a runner that decodes the arguments of a tool's function.
 func with[T any](f func(ctx context.Context, r *reply, args T) error) runner {
 	return func(ctx context.Context, r *reply, raw json.RawMessage) error {
 		var args T
@@ -60,12 +60,12 @@ func find(name string) *tool {
 	return nil
 }
 
-// table is what there is.
+// table returns all tools.
 var table = sync.OnceValue(func() []tool {
 	return slices.Concat(first(), webStorage("localStorage").tools(), webStorage("sessionStorage").tools(), others())
 })
 
-// tools are those for the localStorage, or for the sessionStorage.
+// tools returns the five tools for this kind of storage.
 func (kind webStorage) tools() []tool {
 	name, is := "browser_"+strings.ToLower(string(kind))+"_", string(kind)
 	return []tool{
@@ -82,7 +82,7 @@ func (kind webStorage) tools() []tool {
 	}
 }
 
-// first are those before them in the list.
+// first returns the tools that are listed before those for storage.
 func first() []tool {
 	return []tool{
 		{Name: "browser_navigate", Title: "Navigate", About: "Open a URL in the current tab", Effect: acts,

@@ -129,8 +129,7 @@ func (s *Session) dueFor(url string) (due []*stored) {
 	return due
 }
 
-// fillAll fills the storage of all origins, before documents are requested that
-// would not be held up.
+// fillAll fills all origins before a client can load pages that Fetch does not pause.
 func (s *Session) fillAll() {
 	s.browser.mu.Lock()
 	all := slices.Collect(maps.Values(s.unfilled))

@@ -69,7 +69,7 @@ func (s *Session) contextParams(params json.RawMessage) (json.RawMessage, error)
 	return params, nil
 }
 
-// loopbackToo, in a list of what goes past a proxy, says that this machine's own does not.
+// loopbackToo in a bypass list sends loopback through the proxy.
 const loopbackToo = "<-loopback>"
 
 // keepFrom returns a list of what goes past the forwarder such that nothing can go to

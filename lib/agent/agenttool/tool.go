@@ -17,12 +17,12 @@ import (
 type Tool[Do any] struct {
 	Name, Title, About string
 	Effect             Effect
-	Closed             bool   // it has effect on nothing but browsers and bmcp
-	Group              string // of those that are listed only if they are chosen; "": it is one of the others
-	Extra              bool   // not one of those that @playwright/mcp lists by default
-	Free               bool   // it does not use the page, and takes no turn
-	// Input is the JSON Schema of the arguments; nil: that of NAME.json. Output is that of structured results; nil:
-	// that of NAME.output.json, if there is such a file.
+	Closed             bool   // no effect on anything but browsers and bmcp
+	Group              string // name of its opt-in group; "" for tools that are always listed
+	Extra              bool   // absence from the default list of @playwright/mcp
+	Free               bool   // no use of the page, and no turn
+	// Input is the JSON Schema of the arguments, Output that of structured results; nil: the schemas in NAME.json and,
+	// if there is such a file, NAME.output.json.
 	Input, Output json.RawMessage
 	Do            Do
 

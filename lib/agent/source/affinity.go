@@ -63,8 +63,8 @@ type keptLease struct {
 // affinitySession is the AFFINITY of pools whose instances a session keeps.
 const affinitySession = "session"
 
-// keep returns an instance of a pool that the session keeps from now on: the one
-// with the ID, or, with "", the one that it has kept longest.
+// keep returns the instance of a pool with this ID, which the session keeps from now on;
+// with "", the one kept longest.
 func (a *affinity) keep(ctx context.Context, info *api.PoolStatus, id string, byName bool) (*Lease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,8 +260,7 @@ func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 
 func (k *keptLease) group() *sync.WaitGroup { return &k.owner.work }
 
-// Leave prevents further leases. A lease that is being requested is released by the
-// goroutine that requests it.
+// Leave stops new leases. The goroutine that is requesting a lease releases it.
 func (a *affinity) Leave() (release func()) {
 	var held []*Lease
 	a.mu.Lock()

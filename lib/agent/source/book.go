@@ -9,8 +9,7 @@ import (
 	"btools/lib/wait"
 )
 
-// book is which calls use what of a source, and what is done when none does. Its lock is that of the source and of all
-// its owners, too.
+// book records which calls use each browser, and acts when none does. Its lock also guards the source and its owners.
 type book struct {
 	mu      sync.Mutex
 	table   uses.Table[usable]

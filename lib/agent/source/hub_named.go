@@ -166,8 +166,7 @@ func (h *hub) idOf(ctx context.Context, id string) (string, error) {
 	return id, err
 }
 
-// instanceOf is an ID as a Browser has it: that of the browser that calls use which
-// name none is "".
+// instanceOf returns the ID for a Browser: "" for the default browser, otherwise the ID itself.
 func (h *hub) instanceOf(id string) string {
 	h.uses.mu.Lock()
 	defer h.uses.mu.Unlock()

@@ -199,7 +199,7 @@ type notices struct {
 	yielded bool // to another request, as it was not used
 }
 
-// ending says why a lease was ended that still had its holder, if that is known.
+// ending returns why the lease was ended although it was held; "" if unknown.
 func (n *notices) ending() string {
 	if n == nil {
 		return ""

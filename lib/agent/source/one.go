@@ -91,8 +91,8 @@ func (s *oneBrowser) session(ctx context.Context, instance, name string) *sessio
 	return nil
 }
 
-// session is what bproxy or a hub says of a session.
+// session is the description of a session by bproxy or a hub.
 type session struct {
 	api.Session `json:"session"`
-	instance    string // the browser that has it, of those that have joined
+	instance    string // the joined browser that owns it
 }

@@ -170,7 +170,7 @@ type Browsers interface {
 	TryTake(w BrowserRef) *Lease
 	// Note is what the reader of a result has to know of its browser. It is told once.
 	Note(ctx context.Context, at *Lease) Note
-	// Status is how the browsers are, or one pool of them; "": all.
+	// Status describes the browsers of a pool; with "", all browsers.
 	Status(ctx context.Context, pool string) (Status, error)
 	// Control launches, stops or restarts a browser.
 	Control(ctx context.Context, do Action, w BrowserRef, o options.Options) error
@@ -178,8 +178,9 @@ type Browsers interface {
 	Figures(ctx context.Context) []Figure
 	// Away hibernates what no call uses, as the owner is gone. It reports whether calls use others.
 	Away() (used bool)
-	// Leave prevents further leases. It returns what ends the sessions of the owner, releases what it keeps and waits
-	// for what has begun, once the owner's context has ended; and, called again, what children have made again.
+	// Leave stops new leases. Once the owner's context has ended, the function that it returns ends the owner's
+	// sessions, releases what it keeps and waits for work in progress. Call it before and again after the children
+	// stop.
 	Leave() (release func())
 }
 
@@ -220,7 +221,7 @@ const (
 // errNotOurs means that a source does not launch its browsers one by one.
 var errNotOurs = errors.New("these browsers are not launched and stopped by their hosts")
 
-// Status is how the browsers of a source are.
+// Status describes the browsers of a source.
 type Status struct {
 	Running  bool
 	Port     *int            // of the one browser

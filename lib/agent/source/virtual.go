@@ -38,8 +38,8 @@ const (
 // ProfileAndSessions. No other has its name: those have the host's in front.
 const hostSession = "host"
 
-// flags returns those of the bproxy that makes such sessions. When they end is decided
-// here.
+// flags returns bproxy's flags for such sessions. bmcp, not bproxy, decides when they
+// end.
 func (v Sharing) flags() []string {
 	all := []string{"--isolate"}
 	if v.Kind == SharedProfile { // one session, which is the browser's own: its Chrome has no port either

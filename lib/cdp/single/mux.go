@@ -235,9 +235,9 @@ func (m *Mux) receive(message []byte) {
 	c.queue.finish(websocket.Normal, "")
 }
 
-// isNotFound reports whether Chrome did not find the CDP session of a command.
-// It is a client's, and has met the end of the session, of which the client is
-// told: ours name none. The answer does not, so it may seem to be for ours.
+// isNotFound reports whether Chrome did not find the CDP session of a command. The
+// command raced with the end of its session; the client is notified of that separately.
+// Commands of our own name no session, nor does this answer, which may look like theirs.
 func isNotFound(answer []byte) bool {
 	return string(jsonrpc.Get(answer, "error", "code")) == sessionNotFound
 }

@@ -499,7 +499,7 @@ func Sessions(c *cli.Context) error {
 func End(c *cli.Context) error {
 	args := c.Args()
 	if len(args) > 1 || len(args) == 1 && (c.Bool("all") || c.IsSet("session")) {
-		return c.UsageError("name one session, none for that of the program that calls, or give --all")
+		return c.UsageError("give a session, --all, or nothing for your own session")
 	}
 	t, err := target(c)
 	if err != nil {

@@ -623,10 +623,10 @@ func without(c *cli.Context, why string, but ...string) error {
 	return nil
 }
 
-// served are the browsers of the bpool service that runs.
+// served returns the browsers of the bpool service that runs.
 func served(c *cli.Context) (source.Source, error) {
 	store, socket := c.State(), locate.Socket(c.String("socket"), c.Getenv)
-	// That there is none, or no such state, is to be said before a host has come.
+	// Report a missing service or state now, before a host connects.
 	conn, err := locate.Dial(context.Background(), store, socket)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func Hold(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 	// The arguments and the environment have the browser already.
 	child := run.Command{Path: path, Argv: c.Command, Grace: c.Duration("stop-timeout"),
-		// None is to end us before all is done, not even after the child has ended.
+		// Signals must not end this process until the clean-up is complete.
 		Signals: lifetime.Catch(),
 		Started: func() {
 			os.Stdin.Close() // the child's alone: their ends are to be seen

@@ -322,9 +322,8 @@ func (t *Table[C, V]) WaitFor(child C) (n int) {
 	return n
 }
 
-// oldest is the oldest such request that a child is answering, nil if there is
-// none. One whose host is to be asked something is taken only if there is no
-// other: its child waits.
+// oldest returns the oldest such request that a child is answering, nil if there is
+// none. Requests that wait for the host's input are chosen last.
 func (t *Table[C, V]) oldest(child C, such func(*Request[C, V]) bool) (oldest *Request[C, V]) {
 	rank := func(r *Request[C, V]) int {
 		switch {

@@ -30,8 +30,8 @@ type Options struct {
 	// OldNames are names that tools had: a call by one of them is a call of the tool.
 	OldNames map[string]string
 	// Decorate gives a tool of a child that drives browsers more arguments, and returns
-	// the names of those that the child does not get. First is false for a tool of which
-	// others before it in the list have these arguments.
+	// the names of those that the child does not get. First is true for the first tool of
+	// the list that gets these arguments.
 	Decorate func(tool json.RawMessage, first bool) (_ json.RawMessage, stripped []string)
 	Dir      string // where lists are kept for the next run; "": none are
 	Limits   Limits

@@ -33,7 +33,7 @@ func Remote(name, at string, headers map[string]string, tokenFile string) (Spec,
 		return c, errors.New("has a user and a password in its URL: headers or token_file in [child.NAME] of " +
 			"--config keep a secret")
 	case !oauth.IsSafe(u) && (len(headers) > 0 || tokenFile != ""):
-		return c, errors.New("is not to get headers or a token over http: use https")
+		return c, errors.New("needs https: headers and tokens are not sent over http")
 	}
 	for name, value := range headers {
 		if !headerName().MatchString(name) || strings.ContainsFunc(value, unicode.IsControl) {

@@ -37,7 +37,7 @@ func batch(host Host, array []byte, most int) ([]*jsonrpc.Message, []error, erro
 	return messages, errs, nil
 }
 
-// batches are those of a host whose answers are to be one array too.
+// batches collects the answers of a batch into one array.
 type batches struct {
 	mu   sync.Mutex
 	open map[string][]*answers // by the ID of a request, the oldest first

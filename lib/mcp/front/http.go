@@ -356,9 +356,9 @@ func (s *httpSession) answer(w http.ResponseWriter, r *http.Request, id json.Raw
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if open := s.Open(); open >= s.front.limits.Requests {
+	if most := s.front.limits.Requests; s.Open() >= most {
 		httpError(w, http.StatusTooManyRequests, id, jsonrpc.Errorf(jsonrpc.InvalidRequest,
-			"%d requests of this session are being answered, and no more are taken", open))
+			"too many requests of this session are being answered (limit %d)", most))
 		return
 	}
 	st, taken := s.log.Begin(nil, ids...)

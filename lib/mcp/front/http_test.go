@@ -182,7 +182,7 @@ func TestRefused(t *testing.T) {
 		refused("an array", "POST", session, `[`+b+`]`, 400, -32600, "protocol 2025-03-26")
 		go f.ask(t.Context(), http.MethodPost, session, b)
 		synctest.Wait()
-		refused("too many", "POST", session, greeting, 429, -32600, "2 requests of this session are being answered")
+		refused("too many", "POST", session, greeting, 429, -32600, "limit 2")
 		if w := f.ask(t.Context(), http.MethodDelete, session, ""); w.Code != http.StatusNoContent {
 			t.Errorf("the end of a session: %d %s", w.Code, w.Body)
 		}

@@ -89,8 +89,8 @@ func Stdio(ctx context.Context, hosts Hosts, in io.Reader, out *os.File, limits 
 	}
 }
 
-// whileRead is a context that ends when nobody can read what is written to a
-// file any more. Who asked stops it.
+// whileRead returns a context that ends when the file's reader has gone. The caller
+// must call stop.
 func whileRead(ctx context.Context, out *os.File) (reads context.Context, stop func()) {
 	reads, cancel := context.WithCancel(ctx)
 	looked := make(chan struct{})

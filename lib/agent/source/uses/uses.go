@@ -212,9 +212,8 @@ func (t *Table[K]) Remove(k K) {
 	t.fill()
 }
 
-// Due decides which steps are to be taken, as Start does: those whose time has come, first the one that has been due
-// longest, and as many places are vacated as are waited for. Next is when to ask again; the zero time: when something
-// has changed.
+// Due returns the steps that are due, oldest first, and vacates one place for each waiting session; it counts them as
+// started, as Start does. Next is the time to ask again, or zero: not until something has changed.
 func (t *Table[K]) Due(now time.Time) (all []Due[K], next time.Time) {
 	wanted := len(t.queue)
 	for _, e := range t.all {
@@ -242,7 +241,7 @@ func (t *Table[K]) Due(now time.Time) (all []Due[K], next time.Time) {
 	}
 }
 
-// next is when which step is to be taken with a session; None: none, until something has changed.
+// next returns the session's next step and its time, or None: no step until something has changed.
 func (t *Table[K]) next(e *entry, placeWanted bool) (at time.Time, s Step) {
 	if e.step != None || e.calls > 0 {
 		return at, None
