@@ -120,7 +120,7 @@ exec chromium "$@"
 		} {
 			w.Run("blaunch", args...).Wants(t, 64, message)
 		}
-		w.Run("blaunch", "--extension", "--hub", "1").Wants(t, 69, "no hub is running at 1")
+		w.Run("blaunch", "--extension", "--hub", "1").Wants(t, 69, "no bproxy hub listens on port 1")
 	})
 
 	// A browser whose extension cannot join any more is stopped.

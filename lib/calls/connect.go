@@ -67,7 +67,7 @@ func (c *Client) Do(ctx context.Context, method string, params, result any) (err
 		}
 		var e *control.Error
 		if errors.As(err, &e) && e.Code != control.Stopping {
-			return e.Exit()
+			return err
 		}
 		c.Close()
 		if err != nil && e == nil && !errors.Is(err, control.ErrNotBegun) {
@@ -117,7 +117,6 @@ func All[T any](ctx context.Context, store *state.Store, method string, params a
 		case why == nil:
 			take(answers[i])
 		case errors.As(why, &e):
-			why = e.Exit()
 		default:
 			why = failed(ctx, why)
 		}

@@ -7,6 +7,7 @@ package control
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -112,13 +113,13 @@ func ErrorOf(err error) *Error {
 	return &Error{Code: code, Message: err.Error(), Hint: hint}
 }
 
-// Exit is the error with its exit code.
-func (e *Error) Exit() error {
-	code, ok := exits[e.Code]
-	if !ok {
-		code = exit.Failed
+// As sets the target to the error with its exit code, if it is an *exit.Error.
+func (e *Error) As(target any) bool {
+	to, ok := target.(**exit.Error)
+	if ok {
+		*to = &exit.Error{Code: cmp.Or(exits[e.Code], exit.Failed), Err: e, Hint: e.Hint}
 	}
-	return &exit.Error{Code: code, Err: e, Hint: e.Hint}
+	return ok
 }
 
 type request struct {

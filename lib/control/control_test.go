@@ -194,7 +194,7 @@ func TestAnAnswerMakesRoom(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	for _, code := range []int{exit.Failed, exit.Usage, exit.Data, exit.Unavailable, exit.TryAgain, exit.Config} {
 		var e *exit.Error
-		err := ErrorOf(&exit.Error{Code: code, Err: errors.New("x"), Hint: "y"}).Exit()
+		err := error(ErrorOf(&exit.Error{Code: code, Err: errors.New("x"), Hint: "y"}))
 		if !errors.As(err, &e) || e.Code != code || e.Hint != "y" {
 			t.Errorf("an error of code %d arrives as %+v", code, err)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"btools/lib/agent/source"
-	"btools/lib/control"
 	"btools/lib/coordinator/pending"
 	"btools/lib/exit"
 	"btools/lib/jsonrpc"
@@ -89,9 +88,6 @@ func (req *request) faultOf(err error) []byte {
 
 // withExit returns the result of a call that has failed with the exit code of the error, if that has one.
 func withExit(result json.RawMessage, err error) json.RawMessage {
-	if e, ok := errors.AsType[*control.Error](err); ok {
-		err = e.Exit()
-	}
 	e, ok := errors.AsType[*exit.Error](err)
 	if !ok || e.Code == exit.Failed {
 		return result

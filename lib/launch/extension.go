@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"btools/lib/cdp/wire"
-	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension"
@@ -79,12 +78,12 @@ func (s *Supervisor) writeExtension() error {
 		return exit.Errorf(exit.Unavailable, "cannot load the extension into %s on this system: there is no pipe to it",
 			s.Spec.Browser.Name)
 	}
-	code, err := extension.ReadFile(hub.CodeFile)
+	code, err := extension.ReadFile(hub.PairingFile)
 	if err != nil {
 		return exit.Errorf(exit.Config, "%v", err)
 	}
 	s.joining = &joining{dir: filepath.Join(s.dirs[0], "extension"), mark: rand.Text(), done: make(chan struct{})}
-	return extension.Write(s.joining.dir, extension.Config{Hub: hub.URL, Code: code, Launch: s.joining.mark})
+	return extension.Write(s.joining.dir, extension.Config{Hub: hub.HTTPURL, Code: code, Launch: s.joining.mark})
 }
 
 // join returns once the browser's own extension has joined the hub, with its
@@ -93,12 +92,12 @@ func (s *Supervisor) join(ctx context.Context) (*record.Joined, error) {
 	hub, j := s.Spec.Hub, s.joining
 	bound := max(joinBound, s.Spec.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, bound,
-		fmt.Errorf("it has not joined the hub %s within %v", hub.URL, bound))
+		fmt.Errorf("it has not joined the hub %s within %v", hub.HTTPURL, bound))
 	defer cancel()
 	if err := j.load(ctx); err != nil {
 		return nil, err
 	}
-	rec, err := api.Hold.Ask(ctx, control.Path(hub.Control), api.HoldRequest{Launch: j.mark})
+	rec, err := api.Hold.Ask(ctx, hub, api.HoldRequest{Launch: j.mark})
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"btools/lib/extension/locate"
+	"btools/lib/client"
 	"btools/lib/lifetime"
 	"btools/lib/record"
 )
@@ -41,10 +41,10 @@ type Spec struct {
 	SaveState *SaveState `json:"save_state,omitempty"`
 	// Hub is the hub that the browser joins by the extension that it gets; nil: it
 	// gets none.
-	Hub       *locate.Hub `json:"hub,omitempty"`
-	OwnedBy   string      `json:"owned_by"` // the program that the browser belongs to; "": to nobody
-	LogLevel  string      `json:"log_level"`
-	LogFormat string      `json:"log_format"`
+	Hub       *client.Proxy `json:"hub,omitempty"`
+	OwnedBy   string        `json:"owned_by"` // the program that the browser belongs to; "": to nobody
+	LogLevel  string        `json:"log_level"`
+	LogFormat string        `json:"log_format"`
 }
 
 // Pipe are the browser's ends of its debugging pipe.

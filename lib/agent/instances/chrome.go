@@ -11,10 +11,9 @@ import (
 	"strconv"
 	"time"
 
-	"btools/lib/control"
+	"btools/lib/client"
 	"btools/lib/control/api"
 	"btools/lib/extension"
-	"btools/lib/extension/keep"
 	"btools/lib/held"
 	"btools/lib/record"
 	"btools/lib/tail"
@@ -27,7 +26,7 @@ import (
 // which is the first one.
 
 // openProfile starts a browser of the user's with a profile, and holds it.
-func (s *Set) openProfile(ctx context.Context, hub keep.Hub, r Request) (*launched, error) {
+func (s *Set) openProfile(ctx context.Context, hub client.Proxy, r Request) (*launched, error) {
 	p, err := s.profile(r.Profile)
 	if err != nil {
 		return nil, err
@@ -69,8 +68,8 @@ func (s *Set) openProfile(ctx context.Context, hub keep.Hub, r Request) (*launch
 
 // firstPage returns the address of the extension's page that tells it the mark. It
 // is proved to be from a program that knows the pairing code.
-func firstPage(hub keep.Hub, mark string, r Request) (string, error) {
-	code, err := extension.ReadFile(hub.CodeFile)
+func firstPage(hub client.Proxy, mark string, r Request) (string, error) {
+	code, err := extension.ReadFile(hub.PairingFile)
 	if err != nil {
 		return "", err
 	}
@@ -104,7 +103,7 @@ func hold(p *held.Process, userData string) (ended <-chan struct{}, stop func())
 }
 
 // awaitJoin waits until the browser's own extension has joined the hub.
-func (l *launched) awaitJoin(ctx context.Context, hub keep.Hub, mark string) error {
+func (l *launched) awaitJoin(ctx context.Context, hub client.Proxy, mark string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, joinBound, fmt.Errorf("it has not joined the hub %s within %v; its "+
 		"profile must have the extension that bproxy extension writes, paired with that hub", hub.HTTPURL, joinBound))
 	defer cancel()
@@ -117,7 +116,7 @@ func (l *launched) awaitJoin(ctx context.Context, hub keep.Hub, mark string) err
 		case <-ctx.Done():
 		}
 	}()
-	rec, err := api.Hold.Ask(ctx, control.Path(hub.Control), api.HoldRequest{Launch: mark})
+	rec, err := api.Hold.Ask(ctx, hub, api.HoldRequest{Launch: mark})
 	if err == nil {
 		_, err = rec.Get("joined", &l.joined)
 	}

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/control"
+	"btools/lib/client"
 	"btools/lib/control/api"
 	"btools/lib/extension/keep"
 	"btools/lib/record"
@@ -105,7 +105,7 @@ func (s *Set) List(ctx context.Context) ([]Instance, error) {
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, listBound, fmt.Errorf("no answer within %v", listBound))
 	defer cancel()
-	records, err := api.List.Ask(ctx, control.Path(hub.Control), api.Of{})
+	records, err := api.List.Ask(ctx, hub, api.Of{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the browsers of the hub: %w", err)
 	}
@@ -263,10 +263,10 @@ func (s *Set) End(ctx context.Context, id string) error {
 const leftBound = 5 * time.Second
 
 // awaitLeft waits until the hub lists a browser no more, which has ended.
-func awaitLeft(ctx context.Context, hub keep.Hub, id string) {
+func awaitLeft(ctx context.Context, hub client.Proxy, id string) {
 	ctx, cancel := context.WithTimeout(ctx, leftBound)
 	defer cancel()
-	api.Watch.Ask(ctx, control.Path(hub.Control), api.WatchRequest{Of: api.Of{Instance: id}})
+	api.Watch.Ask(ctx, hub, api.WatchRequest{Of: api.Of{Instance: id}})
 }
 
 // Close stops all browsers and returns when they have ended.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"btools/lib/cdp"
-	"btools/lib/extension/keep"
+	"btools/lib/client"
 	"btools/lib/launcher"
 	"btools/lib/record"
 )
@@ -42,7 +42,7 @@ func checkURL(address string) error {
 }
 
 // launch launches a browser of its own by blaunch, and holds it.
-func (s *Set) launch(ctx context.Context, hub keep.Hub, r Request) (*launched, error) {
+func (s *Set) launch(ctx context.Context, hub client.Proxy, r Request) (*launched, error) {
 	kind, channel, missing := record.Chromium, "", errors.New("no Chromium is installed")
 	if r.Mode == Testing {
 		kind, channel, missing = record.Chrome, "testing", errors.New("no Chrome for Testing is installed")

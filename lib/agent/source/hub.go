@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"btools/lib/agent/instances"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/extension/keep"
@@ -43,10 +44,10 @@ type hub struct {
 	work sync.WaitGroup
 
 	// Under the lock of the book:
-	running bool     // follow runs
-	at      keep.Hub // the last one; its HTTPURL is "" before
-	cur     *Lease   // nil: there is no browser
-	id      string   // that the hub knows it by
+	running bool         // follow runs
+	at      client.Proxy // the last one; its HTTPURL is "" before
+	cur     *Lease       // nil: there is no browser
+	id      string       // that the hub knows it by
 	record  *record.Record
 	count   int    // browsers so far
 	left    string // why the last one left
@@ -164,7 +165,7 @@ func (h *hub) followOne() error {
 		return err
 	}
 	defer release()
-	c, err := control.Dial(h.ctx, at.Control)
+	c, err := at.Dial(h.ctx)
 	if err == nil {
 		defer c.Close() // which ends the claim
 		h.change(func() { h.at = at })
@@ -258,8 +259,8 @@ func (h *hub) missingLocked() error {
 		what = fmt.Sprintf("The browser has left (%s), and none has joined since", h.left)
 	}
 	code := ""
-	if h.at.CodeFile != "" {
-		code = ", which is in " + h.at.CodeFile
+	if h.at.PairingFile != "" {
+		code = ", which is in " + h.at.PairingFile
 	}
 	return errors.New(what + `. Ask the user to open the browser that has the btools extension, and to look at the ` +
 		`extension's button. If no browser has it yet: "bproxy extension DIR" writes it to a directory, which is ` +
@@ -317,11 +318,11 @@ func (h *hub) list(ctx context.Context) (all []session) {
 	return append(all, others...)
 }
 
-// last returns the control socket of the last hub; "": there was none.
-func (h *hub) last() control.Path {
+// last returns the last hub, which may have ended.
+func (h *hub) last() client.Proxy {
 	h.uses.mu.Lock()
 	defer h.uses.mu.Unlock()
-	return control.Path(h.at.Control)
+	return h.at
 }
 
 func (h *hub) Instances() *instances.Set { return h.Launched }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/wait"
 )
@@ -73,7 +72,7 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 	if err != nil {
 		return nil, err
 	}
-	c, err := control.Dial(ctx, hub.Control)
+	c, err := hub.Dial(ctx)
 	if err != nil {
 		release()
 		if errors.Is(err, os.ErrDeadlineExceeded) { // that of the context, before this tells of it
@@ -162,7 +161,7 @@ func (h *hub) idOf(ctx context.Context, id string) (string, error) {
 		return id, err
 	}
 	defer release()
-	_, err = api.List.Ask(ctx, control.Path(hub.Control), api.Of{Instance: id})
+	_, err = api.List.Ask(ctx, hub, api.Of{Instance: id})
 	return id, err
 }
 

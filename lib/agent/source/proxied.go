@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/launch/options"
@@ -32,8 +33,7 @@ type proxied struct {
 	watching sync.WaitGroup // browsers
 
 	// Under the lock of the book:
-	at      record.Proxy
-	path    string // of its control socket
+	at      client.Proxy
 	cur     *Lease // nil: none is known to be up
 	stopped string // why the last one was stopped here; "": it was not
 }
@@ -70,12 +70,12 @@ func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
 	}
 	var at record.Proxy
 	_, err = held.Record.Get("proxy", &at)
-	f, err2 := s.store.Read()
+	all, err2 := client.Any.All(s.store)
 	if err = errors.Join(err, err2); err == nil {
-		i := slices.IndexFunc(f.Proxies, func(p state.Proxy) bool { return p.Process.PID == at.PID })
+		i := slices.IndexFunc(all, func(p client.Proxy) bool { return p.PID == at.PID })
 		if i >= 0 {
 			s.uses.mu.Lock()
-			s.at, s.path, s.cur = at, f.Proxies[i].Control, nil
+			s.at, s.cur = all[i], nil
 			s.uses.mu.Unlock()
 			s.uses.touch(&s.oneBrowser)
 			return held, nil
@@ -188,7 +188,7 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 
 func (s *proxied) status(ctx context.Context) (*record.Record, error) {
 	s.uses.mu.Lock()
-	begun := s.path != ""
+	begun := s.at.PID != 0
 	s.uses.mu.Unlock()
 	// The first proxy is started with the first host: it is waited for.
 	if begun && s.proxy.Running() == nil {
@@ -228,9 +228,9 @@ func sessionsAt(ctx context.Context, at control.Caller, of api.Of) (all []sessio
 // Call sends the proxy a request.
 func (s *proxied) Call(ctx context.Context, method string, params, result any) error {
 	s.uses.mu.Lock()
-	path := s.path
+	at := s.at
 	s.uses.mu.Unlock()
-	return control.Path(path).Call(ctx, method, params, result)
+	return at.Call(ctx, method, params, result)
 }
 
 // Bounds of the time until a session is hibernated: until it is noticed that its

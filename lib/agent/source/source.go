@@ -297,13 +297,9 @@ var ErrBrowserDied = errors.New("the browser ended during this call: the next ca
 
 // Explain adds the hint to an error of a browser source.
 func Explain(err error) error {
-	var e *control.Error
+	var e *exit.Error
 	if errors.As(err, &e) && e.Hint != "" {
 		return fmt.Errorf("%w (%s)", err, e.Hint)
-	}
-	var ours *exit.Error
-	if errors.As(err, &ours) && ours.Hint != "" {
-		return fmt.Errorf("%w (%s)", err, ours.Hint)
 	}
 	return err
 }

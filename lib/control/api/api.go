@@ -6,8 +6,6 @@
 package api
 
 import (
-	"time"
-
 	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/launch/options"
@@ -141,14 +139,6 @@ type DownloadsRequest struct {
 	Of
 	Wait      bool  `json:"wait,omitempty"`       // until there is a download and none is in progress
 	TimeoutMS int64 `json:"timeout_ms,omitempty"` // of Wait; 0: no limit
-}
-
-// Timeout is how long the answer may wait for downloads; 0: not at all.
-func (r DownloadsRequest) Timeout() time.Duration {
-	if !r.Wait {
-		return 0
-	}
-	return time.Duration(r.TimeoutMS) * time.Millisecond
 }
 
 // StateRequest is the parameters of the methods for states. What is put or got in several parts takes

@@ -26,6 +26,7 @@ import (
 	"btools/lib/agent/toolline"
 	"btools/lib/calls"
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/coordinator"
 	"btools/lib/exit"
@@ -33,7 +34,6 @@ import (
 	"btools/lib/jsonrpc"
 	"btools/lib/lifetime"
 	"btools/lib/mcp/child"
-	"btools/lib/pool/locate"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/register"
@@ -225,7 +225,7 @@ func target(c *cli.Context) (t calls.Target, err error) {
 		t.Options = append(t.Options, "--shared")
 	}
 	if c.Bool("pool") && !c.IsSet("socket") {
-		if path := locate.Socket("", c.Getenv); path != "" { // the service has an environment of its own
+		if path := client.PoolSocket("", c.Getenv); path != "" { // the service has an environment of its own
 			t.Options = append(t.Options, "--socket="+path)
 		}
 	}
@@ -245,9 +245,9 @@ func around(options []string) (calls.Around, error) {
 	return calls.AroundCall(os.Environ(), dir, programs), nil
 }
 
-// client makes calls on the session of a target, which it tells where the session begins. With start, it starts the
+// callClient makes calls on the session of a target, which it tells where the session begins. With start, it starts the
 // service if none runs.
-func client(c *cli.Context, t *calls.Target, start bool) (*calls.Client, error) {
+func callClient(c *cli.Context, t *calls.Target, start bool) (*calls.Client, error) {
 	a, err := around(t.Options)
 	if err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func Call(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	lifetime.Signals(stop)
-	cl, err := client(c, &t, true)
+	cl, err := callClient(c, &t, true)
 	if err != nil {
 		return err
 	}
@@ -521,7 +521,7 @@ func End(c *cli.Context) error {
 		err = calls.All(ctx, c.State(), "end", calls.EndRequest{Target: t, All: true}, func(here calls.Ended) {
 			ended.Sessions += here.Sessions
 		})
-	} else if cl, failed := client(c, &t, false); failed != nil {
+	} else if cl, failed := callClient(c, &t, false); failed != nil {
 		return failed
 	} else {
 		defer cl.Close()

@@ -24,6 +24,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/coordinator"
@@ -37,7 +38,6 @@ import (
 	"btools/lib/mcp/child"
 	mcpfront "btools/lib/mcp/front"
 	"btools/lib/pool/config"
-	"btools/lib/pool/locate"
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/settings"
@@ -505,7 +505,7 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing
 	}
 	if f, err := store.Read(); err != nil {
 		return nil, state.Explain(err)
-	} else if shared, _ := locate.Running(context.Background(), f); len(shared) > 0 {
+	} else if shared, _ := client.RunningPools(context.Background(), f); len(shared) > 0 {
 		c.Log.Info("the browser is bmcp's own; --pool uses the bpool service that runs")
 	}
 	if o.Browser == record.Firefox {
@@ -625,22 +625,22 @@ func without(c *cli.Context, why string, but ...string) error {
 
 // served returns the browsers of the bpool service that runs.
 func served(c *cli.Context) (source.Source, error) {
-	store, socket := c.State(), locate.Socket(c.String("socket"), c.Getenv)
+	service := client.Pool{Store: c.State(), Socket: client.PoolSocket(c.String("socket"), c.Getenv), Log: c.Log}
 	// Report a missing service or state now, before a host connects.
-	conn, err := locate.Dial(context.Background(), store, socket)
+	conn, err := service.Dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	conn.Close()
 	name := c.String("state")
 	if name != "" {
-		_, err := api.StateGet.Ask(context.Background(), statecommand.Through(c, conn), api.StateRequest{Name: name})
+		_, err := api.StateGet.Ask(context.Background(), service, api.StateRequest{Name: name})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return source.Served(func(ctx context.Context) (*control.Client, error) {
-		return locate.Await(ctx, store, socket, locate.StartWait) // it may be restarted
+		return service.Await(ctx, client.StartWait) // it may be restarted
 	}, name), nil
 }
 

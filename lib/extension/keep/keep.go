@@ -11,11 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/control"
-	"btools/lib/extension/locate"
+	"btools/lib/client"
 	"btools/lib/held"
 	"btools/lib/launcher"
-	"btools/lib/record"
 	"btools/lib/state"
 	"btools/lib/wait"
 )
@@ -31,19 +29,10 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	own    *launcher.Browser // nil: there is none
-	last   Hub               // that has run, where browsers look for it
+	last   client.Proxy      // that has run, where browsers look for it
 	users  int
 	timer  wait.Timer
 	closed bool
-}
-
-// Hub is a hub that runs.
-type Hub struct {
-	Port    int
-	HTTPURL string
-	Control string // the path of its control socket
-	// CodeFile has its pairing code.
-	CodeFile string
 }
 
 const (
@@ -59,7 +48,7 @@ var errClosed = errors.New("the program is stopping")
 
 // Use returns a hub that runs, and starts one if there is none. An own one runs
 // on until release was called.
-func (k *Keeper) Use(ctx context.Context) (h Hub, release func(), err error) {
+func (k *Keeper) Use(ctx context.Context) (h client.Proxy, release func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -73,11 +62,11 @@ func (k *Keeper) Use(ctx context.Context) (h Hub, release func(), err error) {
 	return h, sync.OnceFunc(k.release), nil
 }
 
-func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
+func (k *Keeper) findLocked(ctx context.Context) (client.Proxy, error) {
 	h, err := k.running()
 	switch {
 	case err != nil:
-		return Hub{}, err
+		return client.Proxy{}, err
 	case h != nil:
 		return *h, nil
 	}
@@ -87,11 +76,11 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 	}
 	path, err := launcher.Sibling("bproxy")
 	if err != nil {
-		return Hub{}, err
+		return client.Proxy{}, err
 	}
 	argv := slices.Concat([]string{path, "--extension", "--no-input", "--output=json"}, k.Args, held.BindArgs())
-	if k.last.CodeFile != "" { // else none has run, or it needed no code
-		argv = append(argv, fmt.Sprintf("--listen=127.0.0.1:%d", k.last.Port), "--pairing-file="+k.last.CodeFile)
+	if k.last.PairingFile != "" { // else none has run, or it needed no code
+		argv = append(argv, fmt.Sprintf("--listen=127.0.0.1:%d", k.last.Port), "--pairing-file="+k.last.PairingFile)
 	}
 	var own *launcher.Browser
 	for end := time.Now().Add(settledWithin); own == nil; {
@@ -104,7 +93,7 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 			return *h, nil
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
-			return Hub{}, fmt.Errorf("cannot start bproxy hub: %w", err)
+			return client.Proxy{}, fmt.Errorf("cannot start bproxy hub: %w", err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -115,28 +104,23 @@ func (k *Keeper) findLocked(ctx context.Context) (Hub, error) {
 	if err != nil {
 		own.Stop()
 		k.own = nil
-		return Hub{}, err
+		return client.Proxy{}, err
 	}
 	return *h, nil
 }
 
 // running returns the hub that runs, nil if there is none.
-func (k *Keeper) running() (*Hub, error) {
-	f, err := k.Store.Read()
-	if err != nil {
-		return nil, state.Explain(err)
-	}
-	for _, p := range locate.Running(f) {
-		var e record.Proxy
-		p.Record.Get("proxy", &e)
-		c, err := control.Dial(context.Background(), p.Control)
+func (k *Keeper) running() (*client.Proxy, error) {
+	hubs, err := client.Hubs.All(k.Store)
+	for _, h := range hubs {
+		c, err := h.Dial(context.Background())
 		if err != nil {
 			continue // it is about to end
 		}
 		c.Close()
-		return &Hub{Port: e.Port, HTTPURL: e.HTTPURL, Control: p.Control, CodeFile: e.PairingFile}, nil
+		return &h, nil
 	}
-	return nil, nil
+	return nil, err
 }
 
 func (k *Keeper) release() {

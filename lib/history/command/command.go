@@ -4,7 +4,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"btools/lib/cli"
 	"btools/lib/control"
@@ -20,11 +19,10 @@ func Print[E any](ctx context.Context, cl *control.Client, out *cli.Output, prog
 	for after := int64(-1); ; {
 		got, err := api.Events[E]().Ask(ctx, cl, api.WatchRequest{After: after})
 		if err != nil {
-			var e *control.Error
-			if !errors.As(err, &e) {
-				return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the %s has ended", program)}
+			if !errors.As(err, new(*control.Error)) {
+				return exit.Errorf(exit.Unavailable, "the %s has ended", program)
 			}
-			return e.Exit()
+			return err
 		}
 		for _, e := range got.Events {
 			after = number(e)

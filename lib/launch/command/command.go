@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/exit"
-	"btools/lib/extension/locate"
 	"btools/lib/find"
 	"btools/lib/flags"
 	"btools/lib/launch"
@@ -292,7 +292,7 @@ func readPipe(c *cli.Context) (*launch.Pipe, error) {
 }
 
 // readHub returns the hub that the browser joins with --extension, nil without it.
-func readHub(c *cli.Context) (*locate.Hub, error) {
+func readHub(c *cli.Context) (*client.Proxy, error) {
 	if !c.Bool("extension") {
 		if c.IsSet("hub") {
 			return nil, c.UsageError("--hub needs --extension")
@@ -302,7 +302,7 @@ func readHub(c *cli.Context) (*locate.Hub, error) {
 	if c.IsSet("state-save") {
 		return nil, c.UsageError("--extension and --state-save exclude each other")
 	}
-	hub, err := locate.Find(c.State(), c.String("hub"))
+	hub, err := client.Hubs.One(c.State(), "with --hub", c.String("hub"))
 	if err != nil {
 		return nil, err
 	}

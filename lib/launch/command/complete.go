@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"btools/lib/cli"
-	"btools/lib/extension/locate"
+	"btools/lib/client"
 	"btools/lib/record"
 )
 
@@ -37,13 +37,8 @@ func Instances(c *cli.Completion) {
 
 // Hubs offers the ports of the hubs that run.
 func Hubs(c *cli.Completion) {
-	f, err := c.State().Read()
-	if err != nil {
-		return
-	}
-	for _, p := range locate.Running(f) {
-		var r record.Proxy
-		p.Record.Get("proxy", &r)
-		c.Offer(strconv.Itoa(r.Port), r.HTTPURL)
+	hubs, _ := client.Hubs.All(c.State())
+	for _, p := range hubs {
+		c.Offer(strconv.Itoa(p.Port), p.HTTPURL)
 	}
 }

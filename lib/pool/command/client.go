@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
@@ -21,7 +22,6 @@ import (
 	historycommand "btools/lib/history/command"
 	"btools/lib/lifetime"
 	"btools/lib/pool"
-	"btools/lib/pool/locate"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
@@ -32,44 +32,16 @@ import (
 
 // socketOf returns the control socket that --socket or the environment names; "": neither
 // does.
-func socketOf(c *cli.Context) string { return locate.Socket(c.String("socket"), c.Getenv) }
+func socketOf(c *cli.Context) string { return client.PoolSocket(c.String("socket"), c.Getenv) }
 
-// dial connects to the service: to that of --socket, or to the one that is
-// running.
-func dial(ctx context.Context, c *cli.Context) (*control.Client, error) {
-	return locate.Dial(ctx, c.State(), socketOf(c))
+// running returns the service of --socket, or the one that is running.
+func running(c *cli.Context) client.Pool {
+	return client.Pool{Store: c.State(), Socket: socketOf(c), Log: c.Log}
 }
 
-// call makes one request to the service and returns the answer.
-func call[P, A any](c *cli.Context, method control.Method[P, A], params P) (A, error) {
-	return callWithin(c, answerTimeout, method, params)
-}
-
-// callWithin is call with another bound.
-func callWithin[P, A any](c *cli.Context, bound time.Duration, method control.Method[P, A], params P) (a A, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), bound, noAnswer(bound))
-	defer cancel()
-	defer time.AfterFunc(noticeDelay, func() { c.Log.Info("waiting for the service to answer") }).Stop()
-	cl, err := dial(ctx, c)
-	if err != nil {
-		return a, err
-	}
-	defer cl.Close()
-	a, err = method.Ask(ctx, cl, params)
-	return a, exitError(err)
-}
-
-// answerTimeout is how long the service may take to answer a request that it
-// need not queue, and how much longer than the request's timeout otherwise.
-const answerTimeout = 30 * time.Second
-
-// exitError gives an error from the service its exit code.
-func exitError(err error) error {
-	var e *control.Error
-	if errors.As(err, &e) {
-		return e.Exit()
-	}
-	return err
+// ask makes one request to the service and returns the answer.
+func ask[P, A any](c *cli.Context, method control.Method[P, A], params P) (A, error) {
+	return method.Ask(context.Background(), running(c), params)
 }
 
 // statusColumns are the columns of the status table. With wide, IDs of leases
@@ -133,7 +105,7 @@ func Status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	fetch := func() (api.PoolsStatus, error) { return call(c, api.Pools, api.Of{Pool: name}) }
+	fetch := func() (api.PoolsStatus, error) { return ask(c, api.Pools, api.Of{Pool: name}) }
 	if c.Bool("watch") {
 		if !out.Table() {
 			return c.UsageError("--watch needs a terminal; bpool watch prints events, one a line")
@@ -329,7 +301,7 @@ func Lease(c *cli.Context) error {
 		return err
 	}
 	if !p.Bound {
-		return exitError(confirm(cl, l.ID))
+		return confirm(cl, l.ID)
 	}
 	ended := make(chan string, 1)
 	go func() { ended <- watchLease(watching, c, cl, l.ID) }()
@@ -345,7 +317,7 @@ func Lease(c *cli.Context) error {
 // holds it until it is confirmed. A service that stops has a successor, such as after an
 // update, which may have the lease.
 func requestLease(ctx context.Context, c *cli.Context, p api.HoldRequest) (*control.Client, *record.Record, error) {
-	began, most := time.Now(), locate.StartWait
+	began, most := time.Now(), client.StartWait
 	left := func() time.Duration { return time.Duration(*p.Timeout)*time.Millisecond - time.Since(began) }
 	if p.Timeout != nil {
 		most = min(most, left())
@@ -367,16 +339,16 @@ func requestLease(ctx context.Context, c *cli.Context, p api.HoldRequest) (*cont
 			}
 			return nil, nil, err
 		case !errors.As(err, &e) && stopping != nil: // no other has come
-			return nil, nil, exitError(stopping)
+			return nil, nil, stopping
 		case e == nil || e.Code != control.Stopping:
-			return nil, nil, exitError(err)
+			return nil, nil, err
 		case stopping == nil:
 			c.Log.Info("the service is stopping: waiting for the next one")
 		}
 		stopping = err
 		if p.Timeout != nil {
 			if most = left(); most <= 0 {
-				return nil, nil, exitError(err)
+				return nil, nil, err
 			}
 			began, p.Timeout = time.Now(), new(most.Milliseconds())
 		}
@@ -396,18 +368,12 @@ const stoppingDelay = 100 * time.Millisecond
 // requestOnce requests a lease of the service that runs, or comes within a time.
 func requestOnce(ctx context.Context, c *cli.Context, p api.HoldRequest, most time.Duration) (*control.Client,
 	*record.Record, error) {
-	cl, err := locate.Await(ctx, c.State(), socketOf(c), most)
+	cl, err := running(c).Await(ctx, most)
 	if err != nil {
 		return nil, nil, err
 	}
-	callCtx, cancel := ctx, context.CancelFunc(func() {})
-	if p.Timeout != nil {
-		within := time.Duration(*p.Timeout)*time.Millisecond + answerTimeout
-		callCtx, cancel = context.WithTimeoutCause(ctx, within, noAnswer(within))
-	}
-	defer cancel()
 	defer logWaiting(c, p)()
-	r, err := api.Hold.Ask(callCtx, cl, p)
+	r, err := api.Hold.Ask(ctx, cl, p)
 	if ctx.Err() != nil { // even if the answer arrived just now: the connection is closed
 		err = context.Cause(ctx)
 	}
@@ -420,22 +386,11 @@ func requestOnce(ctx context.Context, c *cli.Context, p api.HoldRequest, most ti
 
 // confirm makes the lease outlive this process.
 func confirm(cl *control.Client, id string) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), answerTimeout, noAnswer(answerTimeout))
-	defer cancel()
-	_, err := api.Renew.Ask(ctx, cl, api.RenewRequest{Of: api.Of{Lease: id}, Confirm: true})
-	var e *control.Error
-	if errors.As(err, &e) {
+	_, err := api.Renew.Ask(context.Background(), cl, api.RenewRequest{Of: api.Of{Lease: id}, Confirm: true})
+	if err == nil || errors.As(err, new(*exit.Error)) {
 		return err
 	}
-	if err != nil {
-		return &exit.Error{Code: exit.Unavailable,
-			Err: fmt.Errorf("lease %s was printed, but could not be confirmed: %w", id, err)}
-	}
-	return nil
-}
-
-func noAnswer(within time.Duration) error {
-	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service did not answer within %v", within)}
+	return exit.Errorf(exit.Unavailable, "lease %s was printed, but could not be confirmed: %w", id, err)
 }
 
 // noticeDelay is how long programs wait before they say what they wait for.
@@ -455,12 +410,7 @@ func logWaiting(c *cli.Context, p api.HoldRequest) (answered func()) {
 		}
 		callCtx, cancelCall := context.WithTimeout(ctx, noticeDelay)
 		defer cancelCall()
-		var st api.PoolsStatus
-		cl, err := dial(callCtx, c)
-		if err == nil {
-			defer cl.Close()
-			st, err = api.Pools.Ask(callCtx, cl, api.Of{Pool: p.Pool})
-		}
+		st, err := api.Pools.Ask(callCtx, running(c), api.Of{Pool: p.Pool})
 		if ctx.Err() != nil {
 			return
 		}
@@ -541,7 +491,7 @@ func Release(c *cli.Context) error {
 		}
 	}
 	for _, of := range asked {
-		ended, err := call(c, api.Release, of)
+		ended, err := ask(c, api.Release, of)
 		if err != nil {
 			return err
 		}
@@ -575,7 +525,7 @@ func Renew(c *cli.Context) error {
 	if err := checkDurations(c, "ttl"); err != nil {
 		return err
 	}
-	r, err := call(c, api.Renew, api.RenewRequest{Of: api.Of{Lease: id}, TTL: c.Duration("ttl").Milliseconds()})
+	r, err := ask(c, api.Renew, api.RenewRequest{Of: api.Of{Lease: id}, TTL: c.Duration("ttl").Milliseconds()})
 	if err != nil {
 		return err
 	}
@@ -592,7 +542,7 @@ func Restart(c *cli.Context) error {
 		return c.UsageError("name the pool or the instance: POOL or POOL/ID")
 	}
 	name, instance, _ := strings.Cut(target, "/")
-	n, err := call(c, api.RestartInstances, api.Of{Pool: name, Instance: instance})
+	n, err := ask(c, api.RestartInstances, api.Of{Pool: name, Instance: instance})
 	if err != nil {
 		return err
 	}
@@ -610,7 +560,7 @@ func Drain(c *cli.Context) error {
 	if c.Bool("wait") && c.Bool("off") {
 		return c.UsageError("--wait and --off exclude each other")
 	}
-	n, err := call(c, api.Drain, api.DrainRequest{Of: api.Of{Pool: name}, Off: c.Bool("off")})
+	n, err := ask(c, api.Drain, api.DrainRequest{Of: api.Of{Pool: name}, Off: c.Bool("off")})
 	if err != nil {
 		return err
 	}
@@ -625,7 +575,7 @@ func Drain(c *cli.Context) error {
 			spell.Count(n.Instances, "instance")))
 	}
 	for waits := false; c.Bool("wait"); time.Sleep(drainInterval) {
-		st, err := call(c, api.Pools, api.Of{Pool: name})
+		st, err := ask(c, api.Pools, api.Of{Pool: name})
 		if err != nil || st.Summary.Leased == 0 {
 			return err
 		}
@@ -650,7 +600,7 @@ func Scale(c *cli.Context) error {
 	if err != nil {
 		return c.UsageError("%q is not a number of instances", args[1])
 	}
-	if _, err := call(c, api.Scale, api.ScaleRequest{Of: api.Of{Pool: args[0]}, Instances: n}); err != nil {
+	if _, err := ask(c, api.Scale, api.ScaleRequest{Of: api.Of{Pool: args[0]}, Instances: n}); err != nil {
 		return err
 	}
 	c.Log.Info(fmt.Sprintf("pool %s has %s until the configuration is reloaded", args[0], spell.Count(n, "instance")))
@@ -659,7 +609,7 @@ func Scale(c *cli.Context) error {
 
 // Reload makes the service read its configuration again.
 func Reload(c *cli.Context) error {
-	changes, err := call(c, control.Method[struct{}, pool.Changes](api.Reload), struct{}{})
+	changes, err := ask(c, control.Method[struct{}, pool.Changes](api.Reload), struct{}{})
 	if err != nil {
 		return err
 	}
@@ -679,7 +629,7 @@ func Watch(c *cli.Context) error {
 		return err
 	}
 	ctx := context.Background()
-	cl, err := dial(ctx, c)
+	cl, err := running(c).Dial(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/pool"
-	"btools/lib/pool/locate"
 	"btools/lib/state"
 	statecommand "btools/lib/states/command"
 )
@@ -26,10 +26,10 @@ var (
 	EventFields    = cli.Fields(map[string]any{"event": pool.Event{}})
 )
 
-// running returns the control socket of the service that a command would use, ""
+// listening returns the control socket of the service that a command would use, ""
 // if none runs. A service is asked for completions only if a state file has it and
 // its process lives: at a socket of systemd's a connection would start it.
-func running(c *cli.Completion) string {
+func listening(c *cli.Completion) string {
 	alive := func(s *state.Store) *state.File {
 		f, err := s.Read()
 		if err != nil {
@@ -42,7 +42,7 @@ func running(c *cli.Completion) string {
 	}
 	socket := socketOf(c.Context)
 	if socket == "" {
-		if shared, _ := locate.Running(context.Background(), alive(c.State())); len(shared) == 1 {
+		if shared, _ := client.RunningPools(context.Background(), alive(c.State())); len(shared) == 1 {
 			return shared[0].Control
 		}
 		return ""
@@ -67,7 +67,7 @@ func running(c *cli.Completion) string {
 
 // pools returns the pools of the service that runs.
 func pools(c *cli.Completion) []api.PoolStatus {
-	st, _ := api.Pools.Ask(context.Background(), control.Path(running(c)), api.Of{}) // one that fails offers none
+	st, _ := api.Pools.Ask(context.Background(), control.Path(listening(c)), api.Of{}) // one that fails offers none
 	return st.Pools
 }
 
@@ -121,14 +121,14 @@ func Leases(c *cli.Completion) {
 
 // StateNames offers the states that leases can start with.
 func StateNames(c *cli.Completion) {
-	if socket := running(c); socket != "" || socketOf(c.Context) == "" {
+	if socket := listening(c); socket != "" || socketOf(c.Context) == "" {
 		statecommand.Offer(c, socket)
 	}
 }
 
 // StateArgument offers what the commands for states take.
 func StateArgument(c *cli.Completion) {
-	if socket := running(c); socket != "" || socketOf(c.Context) == "" {
+	if socket := listening(c); socket != "" || socketOf(c.Context) == "" {
 		statecommand.OfferArgument(c, socket)
 	}
 }

@@ -36,6 +36,6 @@ type download struct {
 func Downloads(c *cli.Context) error {
 	return downloadscommand.Print(c, "lease", func(lease string, r api.DownloadsRequest) ([]downloads.File, error) {
 		r.Lease = lease
-		return callWithin(c, answerTimeout+r.Timeout(), api.Downloads, r)
+		return ask(c, api.Downloads, r)
 	}, func(f downloads.File, lease, saved string) download { return download{f, lease, saved} })
 }

@@ -54,21 +54,21 @@ func startService(t *testing.T, vars ...string) (*pool.Service, string) {
 	return v, path
 }
 
-// client is a connection that sends several requests at once.
-type client struct {
+// pipeline is a connection that sends several requests at once.
+type pipeline struct {
 	t    *testing.T
 	conn net.Conn
 	in   *bufio.Scanner
 }
 
-func connect(t *testing.T, path string) *client {
+func connect(t *testing.T, path string) *pipeline {
 	t.Helper()
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return &client{t, c, bufio.NewScanner(c)}
+	return &pipeline{t, c, bufio.NewScanner(c)}
 }
 
 type reply struct {
@@ -80,7 +80,7 @@ type reply struct {
 	Error *control.Error
 }
 
-func (l *client) reply() (r reply) {
+func (l *pipeline) reply() (r reply) {
 	l.t.Helper()
 	if !l.in.Scan() {
 		l.t.Fatal("no answer:", l.in.Err())
@@ -181,7 +181,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 			}
 		}
 	}
-	lease := func(c *client) string {
+	lease := func(c *pipeline) string {
 		t.Helper()
 		fmt.Fprintln(c.conn, `{"id":1,"method":"hold","params":{"confirm":true}}`)
 		r := c.reply()
@@ -202,7 +202,7 @@ func TestALeaseThatIsNotConfirmedEndsWithItsConnection(t *testing.T) {
 
 	c = connect(t, path)
 	id := lease(c)
-	confirm := func(c *client, id string) *control.Error {
+	confirm := func(c *pipeline, id string) *control.Error {
 		t.Helper()
 		fmt.Fprintf(c.conn, `{"id":2,"method":"renew","params":{"lease":%q,"confirm":true}}`+"\n", id)
 		return c.reply().Error

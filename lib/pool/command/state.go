@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/pool/locate"
 	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
@@ -20,11 +20,11 @@ func States(c *cli.Context) error {
 			if err != nil {
 				return nil, state.Explain(err)
 			}
-			if shared, _ := locate.Running(ctx, f); len(shared) != 1 {
+			if shared, _ := client.RunningPools(ctx, f); len(shared) != 1 {
 				return nil, nil
 			}
 		}
-		return dial(ctx, c)
+		return running(c).Dial(ctx)
 	}, func(lease string) api.Of { return api.Of{Lease: lease} })
 }
 

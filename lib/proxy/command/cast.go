@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"btools/lib/cast"
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
@@ -20,7 +20,6 @@ import (
 	"btools/lib/lifetime"
 	"btools/lib/record"
 	"btools/lib/spell"
-	"btools/lib/state"
 )
 
 // Cast records a page of a session, or of a browser without sessions.
@@ -145,20 +144,11 @@ func sessionBase(c *cli.Context, name string) (string, error) {
 
 // wholeBase returns the address of a proxy without sessions whose browser runs.
 func wholeBase(c *cli.Context) (string, error) {
-	ps, err := proxies(c)
+	p, err := pick(c, client.Any)
 	if err != nil {
 		return "", err
 	}
-	var p state.Proxy
-	if c.IsSet("port") {
-		p, err = pick(c, ps, []string{strconv.Itoa(c.Int("port"))})
-	} else {
-		p, err = pick(c, ps, nil)
-	}
-	if err != nil {
-		return "", err
-	}
-	r, err := ask(p, api.Status, api.Of{}, statusTimeout)
+	r, err := api.Status.Ask(context.Background(), p, api.Of{})
 	if err != nil {
 		return "", err
 	}

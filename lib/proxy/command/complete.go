@@ -9,10 +9,10 @@ import (
 	"sync"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control/api"
 	"btools/lib/flags"
 	"btools/lib/record"
-	"btools/lib/state"
 	statecommand "btools/lib/states/command"
 	"btools/lib/virtual/sessions"
 )
@@ -26,37 +26,35 @@ var (
 )
 
 // Ports offers the ports of proxies, and HubPorts those of hubs.
-func Ports(c *cli.Completion)    { offerPorts(c, func(record.Proxy) bool { return true }) }
-func HubPorts(c *cli.Completion) { offerPorts(c, func(p record.Proxy) bool { return p.Extension }) }
+func Ports(c *cli.Completion)    { offerPorts(c, client.Any) }
+func HubPorts(c *cli.Completion) { offerPorts(c, client.Hubs) }
 
 // listed returns the proxies with sessions, or that of --port whatever it has. No
 // port is connected to that is not listed: systemd would start what it is for.
-func listed(c *cli.Completion) []state.Proxy {
-	ps, _ := proxies(c.Context)
-	return slices.DeleteFunc(ps, func(p state.Proxy) bool {
+func listed(c *cli.Completion) []client.Proxy {
+	ps, _ := client.Any.All(c.State())
+	return slices.DeleteFunc(ps, func(p client.Proxy) bool {
 		if c.IsSet("port") {
-			return member(p).Port != c.Int("port")
+			return p.Port != c.Int("port")
 		}
-		return !member(p).Isolated
+		return !p.Isolated
 	})
 }
 
-func offerPorts(c *cli.Completion, is func(record.Proxy) bool) {
-	ps, _ := proxies(c.Context)
+func offerPorts(c *cli.Completion, kind client.Kind) {
+	ps, _ := kind.All(c.State())
 	for _, p := range ps {
-		m, what := member(p), ""
+		what := ""
 		switch {
-		case m.Isolated:
+		case p.Isolated:
 			what = "sessions, "
-		case m.Extension:
+		case p.Extension:
 			what = "browsers that join, "
 		}
-		if m.Owner != "" {
-			what += "of " + m.Owner + ", "
+		if p.Owner != "" {
+			what += "of " + p.Owner + ", "
 		}
-		if is(m) {
-			c.Offer(strconv.Itoa(m.Port), fmt.Sprintf("%spid %d", what, m.PID))
-		}
+		c.Offer(strconv.Itoa(p.Port), fmt.Sprintf("%spid %d", what, p.PID))
 	}
 }
 
@@ -74,7 +72,7 @@ func SessionNames(c *cli.Completion) {
 					what = "hibernated"
 				}
 				if s.HTTPURL != "" || slices.Equal(c.Args(), []string{"end"}) {
-					c.Offer(s.Name, fmt.Sprintf("%s, on port %d", what, member(p).Port))
+					c.Offer(s.Name, fmt.Sprintf("%s, on port %d", what, p.Port))
 				}
 			}
 		})
@@ -96,11 +94,11 @@ func StateNames(c *cli.Completion) { statecommand.Offer(c, controlOfSessions(c))
 func StateArgument(c *cli.Completion) { statecommand.OfferArgument(c, controlOfSessions(c)) }
 
 func controlOfSessions(c *cli.Completion) string {
-	ps := preferred(listed(c))
+	ps := client.Preferred(listed(c))
 	if len(ps) != 1 {
 		return ""
 	}
-	return ps[0].Control
+	return string(ps[0].Control)
 }
 
 // Pages offers the pages of the session that is named, else of the only browser. A
@@ -138,7 +136,7 @@ func Joined(c *cli.Completion) {
 	if c.IsSet("port") && len(listed(c)) == 0 {
 		return
 	}
-	p, err := pickHub(c.Context)
+	p, err := pick(c.Context, client.Hubs)
 	if err != nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/downloads"
@@ -18,7 +19,6 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
 	"btools/lib/proxy"
-	"btools/lib/record"
 	"btools/lib/settings"
 	"btools/lib/state"
 	"btools/lib/virtual/sessions"
@@ -119,11 +119,7 @@ func Downloads(c *cli.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		bound := statusTimeout
-		if r.Wait {
-			bound = 0
-		}
-		return ask(p, api.Downloads, r, bound)
+		return api.Downloads.Ask(context.Background(), p, r)
 	}
 	return downloadscommand.Print(c, "session", of,
 		func(f downloads.File, session, saved string) Download { return Download{f, session, saved} })
@@ -134,8 +130,7 @@ func Watch(c *cli.Context) error {
 	if len(c.Args()) != 0 {
 		return c.UsageError("watch has no arguments; --port chooses a proxy")
 	}
-	p, err := chosen(c, func(p record.Proxy) bool { return p.Isolated || p.Extension },
-		"bproxy share or bproxy hub")
+	p, err := pick(c, client.Watching)
 	if err != nil {
 		return err
 	}
@@ -144,7 +139,7 @@ func Watch(c *cli.Context) error {
 		{Head: "SESSION", Field: "event.session"}, {Head: "NAME", Field: "event.download.name"},
 		{Head: "BYTES", Field: "event.download.bytes"}, {Head: "WHY", Field: "event.why", Below: true},
 	}, map[string]any{"event": sessions.Event{}}
-	if isHub(p) {
+	if p.Extension {
 		cols, schema = []cli.Column{
 			{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
 			{Head: "INSTANCE", Field: "event.instance"}, {Head: "WHY", Field: "event.why", Below: true},
@@ -155,12 +150,12 @@ func Watch(c *cli.Context) error {
 		return err
 	}
 	ctx := context.Background()
-	cl, err := control.Dial(ctx, p.Control)
+	cl, err := p.Dial(ctx)
 	if err != nil {
-		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the proxy does not answer: %w", err)}
+		return err
 	}
 	defer cl.Close()
-	if isHub(p) {
+	if p.Extension {
 		return historycommand.Print(ctx, cl, out, "proxy", func(e hub.Event) int64 { return e.Number })
 	}
 	return historycommand.Print(ctx, cl, out, "proxy", func(e sessions.Event) int64 { return e.Number })

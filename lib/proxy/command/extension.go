@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
@@ -348,16 +349,9 @@ func named(instance string) string {
 	return fmt.Sprintf(" with the ID or port %q", instance)
 }
 
-// isHub reports whether a proxy's browsers join by the extension.
-func isHub(p state.Proxy) bool {
-	var e record.Proxy
-	p.Record.Get("proxy", &e)
-	return e.Extension
-}
-
 // instancesOf returns the records of the browsers that have joined a hub.
-func instancesOf(p state.Proxy) []*record.Record {
-	rs, _ := ask(p, api.List, api.Of{}, statusTimeout) // or it has just ended
+func instancesOf(p client.Proxy) []*record.Record {
+	rs, _ := api.List.Ask(context.Background(), p, api.Of{}) // or it has just ended
 	return rs
 }
 
@@ -367,13 +361,13 @@ func onInstance(c *cli.Context, method control.Method[api.Of, *record.Record]) (
 	if len(c.Args()) != 1 {
 		return nil, nil
 	}
-	ps, err := proxies(c)
-	if err != nil || slices.Contains(portsOf(ps), c.Args()[0]) {
+	name := c.Args()[0]
+	ps, err := client.Any.All(c.State())
+	if err != nil || slices.ContainsFunc(ps, func(p client.Proxy) bool { return strconv.Itoa(p.Port) == name }) {
 		return nil, err
 	}
-	name := c.Args()[0]
 	for _, p := range ps {
-		if !isHub(p) {
+		if !p.Extension {
 			continue
 		}
 		for _, r := range instancesOf(p) {
@@ -388,7 +382,7 @@ func onInstance(c *cli.Context, method control.Method[api.Of, *record.Record]) (
 			case api.Status:
 				return r, nil
 			case api.Stop:
-				_, err := ask(p, api.Stop, api.Of{Instance: i.ID}, 0)
+				_, err := api.Stop.Ask(context.Background(), p, api.Of{Instance: i.ID})
 				return r, err
 			}
 			return nil, c.UsageError("%s does not apply to a browser that has joined by its extension", method)

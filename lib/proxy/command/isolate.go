@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
@@ -18,7 +19,6 @@ import (
 	"btools/lib/record"
 	book "btools/lib/sessions"
 	"btools/lib/settings"
-	"btools/lib/state"
 	statecommand "btools/lib/states/command"
 	"btools/lib/virtual/sessions"
 )
@@ -228,12 +228,12 @@ func Sessions(c *cli.Context) error {
 }
 
 func listSessions(c *cli.Context, out *cli.Output) error {
-	ps, err := isolatedProxies(c)
+	ps, err := sharedProxies(c)
 	if err != nil {
 		return err
 	}
 	for _, p := range ps {
-		rs, err := ask(p, api.List, api.Of{All: true}, statusTimeout)
+		rs, err := api.List.Ask(context.Background(), p, api.Of{All: true})
 		err = write(out, err, rs...)
 		if err != nil && c.IsSet("port") {
 			return err
@@ -245,24 +245,20 @@ func listSessions(c *cli.Context, out *cli.Output) error {
 }
 
 func endSessions(c *cli.Context, out *cli.Output, of api.Of) error {
-	find := isolatedProxy
-	if !of.All {
-		find = func(c *cli.Context) (state.Proxy, error) { return proxyOf(c, of.Session) }
-	}
-	p, err := find(c)
+	p, err := proxyOf(c, of.Session)
 	if err != nil {
 		return err
 	}
-	if owner := member(p).Owner; of.All && owner != "" && !c.IsSet("port") {
-		return c.UsageError("the only proxy with sessions belongs to %s; to end them, name its port: --port %d", owner,
-			member(p).Port)
+	if of.All && p.Owner != "" && !c.IsSet("port") {
+		return c.UsageError("the only proxy with sessions belongs to %s; to end them, name its port: --port %d", p.Owner,
+			p.Port)
 	}
-	rs, err := ask(p, api.Release, of, 0)
+	rs, err := api.Release.Ask(context.Background(), p, of)
 	return write(out, err, rs...)
 }
 
 func newSession(c *cli.Context, out *cli.Output, name string) error {
-	p, err := isolatedProxy(c)
+	p, err := pick(c, client.Shared)
 	if err != nil {
 		return err
 	}
@@ -270,18 +266,36 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := ask(p, api.Hold, api.HoldRequest{Of: api.Of{Session: name}, Settings: values}, 0)
+	r, err := api.Hold.Ask(context.Background(), p, api.HoldRequest{Of: api.Of{Session: name}, Settings: values})
 	return write(out, err, r)
 }
 
-// proxyOf returns the proxy that has a session: the one of --port, the only one
-// with sessions, or the one that has a session of this name.
-func proxyOf(c *cli.Context, name string) (state.Proxy, error) {
-	ps, err := isolatedProxies(c)
-	if err != nil || len(ps) < 2 {
-		return isolatedProxy(c)
+// pick returns the proxy of --port, or the only one of a kind.
+func pick(c *cli.Context, kind client.Kind) (client.Proxy, error) {
+	port := ""
+	if c.IsSet("port") {
+		port = strconv.Itoa(c.Int("port"))
 	}
-	var have []state.Proxy
+	return kind.One(c.State(), "with --port", port)
+}
+
+// sharedProxies returns the proxies with sessions: the one of --port, or all.
+func sharedProxies(c *cli.Context) ([]client.Proxy, error) {
+	if !c.IsSet("port") {
+		return client.Shared.All(c.State())
+	}
+	p, err := pick(c, client.Shared)
+	return []client.Proxy{p}, err
+}
+
+// proxyOf returns the proxy of --port, the only one with sessions, or the one that has a session of this name, if
+// that is not "".
+func proxyOf(c *cli.Context, name string) (client.Proxy, error) {
+	ps, err := sharedProxies(c)
+	if err != nil || len(ps) < 2 || name == "" {
+		return pick(c, client.Shared)
+	}
+	var have []client.Proxy
 	for _, p := range ps {
 		all, err := sessionsAt(p)
 		if err != nil {
@@ -291,67 +305,27 @@ func proxyOf(c *cli.Context, name string) (state.Proxy, error) {
 			have = append(have, p)
 		}
 	}
-	have = preferred(have)
-	switch len(have) {
+	switch have = client.Preferred(have); len(have) {
 	case 0:
-		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
-			Err:  fmt.Errorf("no proxy has a session %q (they listen on %s)", name, described(ps)),
+		return client.Proxy{}, &exit.Error{Code: exit.Unavailable,
+			Err:  fmt.Errorf("no proxy has a session %q (they listen on %s)", name, client.Ports(ps)),
 			Hint: "bproxy session list shows all sessions"}
 	case 1:
 		return have[0], nil
 	}
-	return state.Proxy{}, c.UsageError("several proxies have a session %q; choose one with --port: %s", name,
-		described(have))
+	return client.Proxy{}, c.UsageError("several proxies have a session %q; choose one with --port: %s", name,
+		client.Ports(have))
 }
 
 // sessionsAt returns the sessions of a proxy.
-func sessionsAt(p state.Proxy) (all []api.Session, err error) {
-	rs, err := ask(p, api.List, api.Of{All: true}, statusTimeout)
+func sessionsAt(p client.Proxy) (all []api.Session, err error) {
+	rs, err := api.List.Ask(context.Background(), p, api.Of{All: true})
 	for _, r := range rs {
 		var s api.Session
 		r.Get("session", &s)
 		all = append(all, s)
 	}
 	return all, err
-}
-
-// isolatedProxy returns the proxy of --port, or the only one with sessions.
-func isolatedProxy(c *cli.Context) (state.Proxy, error) {
-	return chosen(c, isIsolated, "bproxy share")
-}
-
-func isIsolated(p record.Proxy) bool { return p.Isolated }
-
-// chosen returns the proxy of --port, or the only one for which is returns
-// true; what names those.
-func chosen(c *cli.Context, is func(record.Proxy) bool, what string) (state.Proxy, error) {
-	ps, err := chosenProxies(c, is)
-	if err != nil {
-		return state.Proxy{}, err
-	}
-	switch ps = preferred(ps); {
-	case len(ps) == 0:
-		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
-			Err: fmt.Errorf("no %s is running (looked in %s)", what, c.State().Path()), Hint: otherStateHint}
-	case len(ps) > 1:
-		return state.Proxy{}, c.UsageError("several proxies are running; choose one with --port: %s", described(ps))
-	}
-	return ps[0], nil
-}
-
-// isolatedProxies returns the proxies with sessions: the one of --port, or all.
-func isolatedProxies(c *cli.Context) ([]state.Proxy, error) { return chosenProxies(c, isIsolated) }
-
-func chosenProxies(c *cli.Context, is func(record.Proxy) bool) ([]state.Proxy, error) {
-	ps, err := proxies(c)
-	if err != nil {
-		return nil, err
-	}
-	if c.IsSet("port") {
-		p, err := pick(c, ps, []string{strconv.Itoa(c.Int("port"))})
-		return []state.Proxy{p}, err
-	}
-	return slices.DeleteFunc(ps, func(p state.Proxy) bool { return !is(member(p)) }), nil
 }
 
 // write prints the records of an answer, unless there is an error.

@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
-	"btools/lib/extension/locate"
 	"btools/lib/lifetime"
 	"btools/lib/record"
 	runcommand "btools/lib/run/command"
-	"btools/lib/state"
 	"btools/lib/virtual/sessions"
 )
 
@@ -133,24 +132,23 @@ func Join(c *cli.Context) error {
 	if err := cmd.ReadOwner(); err != nil {
 		return err
 	}
-	p, err := pickHub(c)
+	p, err := pick(c, client.Hubs)
 	if err != nil {
 		return err
 	}
 	ctx, stop, _ := cmd.Begin(cmd.Owner, true)
 	defer stop(nil)
-	client, err := control.Dial(ctx, p.Control)
+	conn, err := p.Dial(ctx)
 	if err != nil {
-		return &exit.Error{Code: exit.Unavailable,
-			Err: fmt.Errorf("the hub with pid %d has no control socket: %w", p.Process.PID, err)}
+		return err
 	}
-	defer client.Close() // which ends the claim
-	r, err := awaitClaim(ctx, c, client)
+	defer conn.Close() // which ends the claim
+	r, err := awaitClaim(ctx, c, conn)
 	if err == nil {
 		if err = cmd.Print(r); err != nil {
 			return err
 		}
-		err = awaitLeft(ctx, client, r)
+		err = awaitLeft(ctx, conn, r)
 	}
 	if why := context.Cause(ctx); errors.Is(why, lifetime.Stopped) || errors.Is(why, lifetime.OwnerGone) {
 		return nil
@@ -164,7 +162,7 @@ var errNoBrowser = &exit.Error{Code: exit.TryAgain,
 	Hint: "open the browser that has the extension, and look at the extension's button"}
 
 // awaitClaim claims a browser, and waits for one as long as --timeout says.
-func awaitClaim(ctx context.Context, c *cli.Context, client *control.Client) (*record.Record, error) {
+func awaitClaim(ctx context.Context, c *cli.Context, conn *control.Client) (*record.Record, error) {
 	patience := time.AfterFunc(2*time.Second, func() {
 		c.Log.Info("waiting for a browser to join by its extension")
 	})
@@ -178,15 +176,15 @@ func awaitClaim(ctx context.Context, c *cli.Context, client *control.Client) (*r
 	if len(c.Args()) == 1 {
 		q.Instance = c.Args()[0]
 	}
-	r, err := api.Hold.Ask(ctx, client, q)
+	r, err := api.Hold.Ask(ctx, conn, q)
 	return r, hubError(err)
 }
 
 // awaitLeft waits until the browser has left, and returns why.
-func awaitLeft(ctx context.Context, client *control.Client, r *record.Record) error {
+func awaitLeft(ctx context.Context, conn *control.Client, r *record.Record) error {
 	var i record.Instance
 	r.Get("instance", &i)
-	left, err := api.Watch.Ask(ctx, client, api.WatchRequest{Of: api.Of{Instance: i.ID}})
+	left, err := api.Watch.Ask(ctx, conn, api.WatchRequest{Of: api.Of{Instance: i.ID}})
 	if err != nil {
 		return hubError(err)
 	}
@@ -195,34 +193,8 @@ func awaitLeft(ctx context.Context, client *control.Client, r *record.Record) er
 
 // hubError returns the error of a request to a hub with its exit code.
 func hubError(err error) error {
-	var own *control.Error
-	switch {
-	case err == nil || errors.As(err, new(*exit.Error)):
+	if err == nil || errors.As(err, new(*exit.Error)) {
 		return err
-	case errors.As(err, &own):
-		return own.Exit()
 	}
-	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("the hub has ended: %w", err)}
-}
-
-// pickHub returns the hub of --port, or the only one.
-func pickHub(c *cli.Context) (state.Proxy, error) {
-	f, err := c.State().Read()
-	if err != nil {
-		return state.Proxy{}, state.Explain(err)
-	}
-	hubs := locate.Running(f)
-	if c.IsSet("port") {
-		return pick(c, hubs, []string{strconv.Itoa(c.Int("port"))})
-	}
-	switch len(hubs) {
-	case 0:
-		return state.Proxy{}, &exit.Error{Code: exit.Unavailable,
-			Err:  fmt.Errorf("no bproxy hub is running (looked in %s)", c.State().Path()),
-			Hint: "start one with: bproxy hub"}
-	case 1:
-		return hubs[0], nil
-	}
-	return state.Proxy{}, c.UsageError("several hubs are running; choose one with --port: %s",
-		strings.Join(portsOf(hubs), ", "))
+	return exit.Errorf(exit.Unavailable, "the hub has ended: %w", err)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/state"
 	"btools/lib/states"
 	statecommand "btools/lib/states/command"
 )
@@ -15,20 +15,15 @@ import (
 func States(c *cli.Context) error {
 	return statecommand.Run(c, func(ctx context.Context, save bool) (*control.Client, error) {
 		if !save && !c.IsSet("port") {
-			if ps, err := isolatedProxies(c); err != nil || len(preferred(ps)) != 1 {
+			if ps, err := sharedProxies(c); err != nil || len(client.Preferred(ps)) != 1 {
 				return nil, err
 			}
 		}
-		find := isolatedProxy
-		if save {
-			find = func(c *cli.Context) (state.Proxy, error) { return proxyOf(c, c.String("from")) }
-		}
-		p, err := find(c)
+		p, err := proxyOf(c, c.String("from"))
 		if err != nil {
 			return nil, err
 		}
-		cl, err := control.Dial(ctx, p.Control)
-		return cl, unreachable(p, err)
+		return p.Dial(ctx)
 	}, func(session string) api.Of { return api.Of{Session: session} })
 }
 

@@ -6,15 +6,14 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
@@ -66,7 +65,7 @@ func Offer(c *cli.Completion, socket string) {
 		return
 	}
 	defer cl.Close()
-	answer, _ := api.StateList.Ask(ctx, Through(c.Context, cl), api.StateRequest{})
+	answer, _ := api.StateList.Ask(ctx, cl, api.StateRequest{})
 	for _, r := range answer.States {
 		var i states.Info
 		r.Get("state", &i)
@@ -192,7 +191,7 @@ func connect(ctx context.Context, c *cli.Context, dial Dial, save bool) (conn co
 		return nil, nil, err
 	}
 	if running != nil {
-		return Through(c, running), running.Close, nil
+		return client.Patient{Caller: running, Log: c.Log}, running.Close, nil
 	}
 	store, err := Store(c)
 	if err != nil {
@@ -200,46 +199,6 @@ func connect(ctx context.Context, c *cli.Context, dial Dial, save bool) (conn co
 	}
 	local := remote.Local(store)
 	return local, local.Close, nil
-}
-
-// Through returns the connection to a program that runs sessions for a command: requests
-// are bounded, and errors have exit codes.
-func Through(c *cli.Context, to *control.Client) control.Caller { return client{to, c} }
-
-type client struct {
-	*control.Client
-	c *cli.Context
-}
-
-const (
-	// answerTimeout is how long an answer may take that needs no more than a file, and
-	// moveTimeout how long one may whose state has many bytes or is a session's: the
-	// program bounds itself.
-	answerTimeout = 30 * time.Second
-	moveTimeout   = 6 * time.Minute
-	// noticeDelay is how long a command waits before it says what it waits for.
-	noticeDelay = time.Second
-)
-
-// Call makes a request.
-func (cl client) Call(ctx context.Context, method string, params, result any) error {
-	bound := moveTimeout
-	switch method {
-	case string(api.StateList), string(api.StateDelete):
-		bound = answerTimeout
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("no answer within %v", bound))
-	defer cancel()
-	defer time.AfterFunc(noticeDelay, func() { cl.c.Log.Info("waiting for the answer") }).Stop()
-	err := cl.Client.Call(ctx, method, params, result)
-	var e *control.Error
-	switch {
-	case errors.As(err, &e):
-		return e.Exit()
-	case err != nil:
-		return &exit.Error{Code: exit.TryAgain, Err: err}
-	}
-	return nil
 }
 
 // importName returns the name of what is imported.

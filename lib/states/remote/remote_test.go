@@ -215,9 +215,8 @@ func TestBadStates(t *testing.T) {
 	for _, text := range []string{"", `{"cookies":["s3cret"`, `{"cookies":[{"name":"a","value":"s3cret"}]}`} {
 		_, err := Import(t.Context(), c, "a", strings.NewReader(text))
 		fails(t, err, control.BadData, `cannot import the state "a": `)
-		var e *control.Error
 		var coded *exit.Error
-		if !errors.As(err, &e) || !errors.As(e.Exit(), &coded) || coded.Code != exit.Data {
+		if !errors.As(err, &coded) || coded.Code != exit.Data {
 			t.Errorf("%q ends with %v", text, err)
 		}
 	}

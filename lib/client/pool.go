@@ -1,6 +1,4 @@
-// Package locate finds the bpool service that a program should use, by one rule
-// for all programs.
-package locate
+package client
 
 import (
 	"cmp"
@@ -8,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"btools/lib/control"
@@ -21,20 +19,39 @@ import (
 // socketVariable names the control socket for all programs that --socket does not tell.
 const socketVariable = "BTOOLS_POOL_SOCKET"
 
-// Socket returns the path of the control socket that a flag or the environment names; "":
+// PoolSocket returns the path of the control socket that a flag or the environment names; "":
 // neither does.
-func Socket(flag string, getenv func(string) string) string {
+func PoolSocket(flag string, getenv func(string) string) string {
 	return cmp.Or(flag, getenv(socketVariable))
 }
 
 // systemSocket is where the system's bpool.socket listens. Tests set it.
 var systemSocket = "/run/bpool.sock"
 
-// Dial connects to the service that listens on the named socket, or to the only
+// Pool is the bpool service that a program uses, and a Caller that makes each request on a connection of its
+// own.
+type Pool struct {
+	Store  *state.Store
+	Socket string // "": that of the only service that is running
+	Log    *slog.Logger
+}
+
+// Call makes a request.
+func (p Pool) Call(ctx context.Context, method string, params, result any) error {
+	defer Patient{Log: p.Log}.notice()()
+	c, err := p.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return explain("the service", c.Call(ctx, method, params, result))
+}
+
+// Dial connects to the service that listens on the socket, or to the only
 // one that is running. A service that belongs to another program is found only
 // by its socket.
-func Dial(ctx context.Context, store *state.Store, socket string) (*control.Client, error) {
-	path := socket
+func (p Pool) Dial(ctx context.Context) (*control.Client, error) {
+	store, path := p.Store, p.Socket
 	missing := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path),
 		Hint: "start one with bpool serve, or systemctl --user start bpool.socket"}
 	if path == systemSocket {
@@ -45,7 +62,7 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 		if err != nil {
 			return nil, state.Explain(err)
 		}
-		shared, private := Running(ctx, f)
+		shared, private := RunningPools(ctx, f)
 		switch len(shared) {
 		case 0:
 			// systemd may listen for a service that it has not started yet.
@@ -69,7 +86,7 @@ func Dial(ctx context.Context, store *state.Store, socket string) (*control.Clie
 		}
 	}
 	c, err := control.Dial(ctx, path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+	if isGone(err) {
 		return nil, missing
 	}
 	if errors.Is(err, fs.ErrPermission) && path == systemSocket {
@@ -87,9 +104,9 @@ const systemGroup = "btools"
 const StartWait = 2 * time.Second
 
 // Await is Dial for a service that may be starting, for at most this time.
-func Await(ctx context.Context, store *state.Store, socket string, most time.Duration) (*control.Client, error) {
+func (p Pool) Await(ctx context.Context, most time.Duration) (*control.Client, error) {
 	for end := time.Now().Add(most); ; {
-		c, err := Dial(ctx, store, socket)
+		c, err := p.Dial(ctx)
 		var missing *exit.Error
 		if !errors.As(err, &missing) || missing.Code != exit.Unavailable || !time.Now().Before(end) {
 			return c, err
@@ -102,9 +119,9 @@ func Await(ctx context.Context, store *state.Store, socket string, most time.Dur
 	}
 }
 
-// Running returns the services in the state file that are running: shared ones,
+// RunningPools returns the services in the state file that are running: shared ones,
 // and private ones that belong to a program.
-func Running(ctx context.Context, f *state.File) (shared, private []state.PoolService) {
+func RunningPools(ctx context.Context, f *state.File) (shared, private []state.PoolService) {
 	for _, p := range f.Pools {
 		switch {
 		case !isRunning(ctx, p):

@@ -1,4 +1,4 @@
-package locate
+package client
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func TestRunningPools(t *testing.T) {
 	self := proc.Self()
 	found := func(named string) (who string, code int) {
 		t.Helper()
-		c, err := Dial(t.Context(), store, named)
+		c, err := Pool{Store: store, Socket: named}.Dial(t.Context())
 		var e *exit.Error
 		if errors.As(err, &e) {
 			return e.Hint, e.Code
@@ -125,7 +125,7 @@ func TestRunningPools(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if c, err := Dial(t.Context(), store, ""); err != nil {
+	if c, err := (Pool{Store: store}).Dial(t.Context()); err != nil {
 		t.Errorf("systemd listens: %v", err)
 	} else {
 		c.Close()

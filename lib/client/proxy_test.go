@@ -1,4 +1,4 @@
-package locate
+package client
 
 import (
 	"errors"
@@ -32,33 +32,33 @@ func TestFind(t *testing.T) {
 	}
 	finds := func(name string) {
 		t.Helper()
-		want := Hub{"http://hub", "/none/control.sock", "/code"}
-		if h, err := Find(store, name); err != nil || h != want {
-			t.Errorf("Find(%q): %+v, %v", name, h, err)
+		h, err := Hubs.One(store, "with --hub", name)
+		if err != nil || h.HTTPURL != "http://hub" || h.Control != "/none/control.sock" || h.PairingFile != "/code" {
+			t.Errorf("%q: %+v, %v", name, h, err)
 		}
 	}
 	fails := func(name string, code int, message string) {
 		t.Helper()
-		h, err := Find(store, name)
+		h, err := Hubs.One(store, "with --hub", name)
 		var e *exit.Error
 		if !errors.As(err, &e) || e.Code != code || !strings.Contains(e.Error()+" "+e.Hint, message) {
-			t.Errorf("Find(%q): %+v, %v; want %q", name, h, err, message)
+			t.Errorf("%q: %+v, %v; want %q", name, h, err, message)
 		}
 	}
 	self := proc.Self()
 	list(3000, false, self)
-	fails("", exit.Unavailable, "start one with bproxy hub")
+	fails("", exit.Unavailable, "no bproxy hub is running")
 	list(3300, true, self)
 	for _, name := range []string{"", "3300", "http://127.0.0.1:3300", "http://localhost:3300/"} {
 		finds(name)
 	}
 	list(3301, true, self)
-	fails("", exit.Usage, "several hubs are running: name one with --hub 3300 or 3301")
+	fails("", exit.Usage, "several proxies are running; choose one with --hub: 3300, 3301")
 	finds("3301")
 	for _, name := range []string{"3000", "3302", "http://127.0.0.2:3300"} {
-		fails(name, exit.Unavailable, "no hub is running at "+name)
+		fails(name, exit.Unavailable, "no bproxy hub listens on port "+name)
 	}
 	for _, name := range []string{"x", "ws://127.0.0.1:3300", "99999", "-1"} {
-		fails(name, exit.Usage, "--hub must be a port or an address")
+		fails(name, exit.Usage, "is not a port or an address")
 	}
 }
