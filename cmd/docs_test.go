@@ -175,3 +175,26 @@ func undocumented(t *testing.T, rows []*settings.Row) (missing []string) {
 	}
 	return missing
 }
+
+// The manual has each method of control sockets, and no other one.
+func TestDocumentsNameTheMethods(t *testing.T) {
+	t.Parallel()
+	read := func(path, expr string) (names []string) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		if _, section, ok := strings.Cut(text, ".Sh CONTROL SOCKETS\n"); ok {
+			text, _, _ = strings.Cut(section, ".Sh ")
+		}
+		for _, m := range regexp.MustCompile(expr).FindAllStringSubmatch(text, -1) {
+			names = append(names, m[1])
+		}
+		return names
+	}
+	methods := read("../lib/control/api/api.go", `(?m)^\t\w+ +control\.Method\[.* = "(\w+)"$`)
+	if named := read("../man/btools.7", `(?m)^\.It (\w+)$`); len(methods) < 18 || !slices.Equal(named, methods) {
+		t.Errorf("btools(7) has the methods\n%q, rather than\n%q", named, methods)
+	}
+}

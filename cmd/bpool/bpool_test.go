@@ -506,7 +506,7 @@ func TestPoolBadClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	for _, text := range []string{"garbage\n", "{\"id\":1", "", "{\"id\":1,\"method\":\"lease\",\"params\":[]}\n",
+	for _, text := range []string{"garbage\n", "{\"id\":1", "", "{\"id\":1,\"method\":\"hold\",\"params\":[]}\n",
 		"{\"id\":1,\"method\":\"steal\"}\n", strings.Repeat("x", 100<<20)} {
 		c, err := net.Dial("unix", p.Socket)
 		if err != nil {

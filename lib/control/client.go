@@ -78,11 +78,18 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 	case err != nil:
 		return fmt.Errorf("no answer: %w", err)
 	case a.Error != nil:
+		if a.Error.Code == UnknownMethod && a.Error.Hint == "" { // of a service before Mux gave one
+			a.Error.Hint = c.conn.outdated()
+		}
 		return a.Error
 	case result == nil:
 		return nil
 	}
-	return json.Unmarshal(a.Result, result)
+	if err = json.Unmarshal(a.Result, result); err != nil {
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot read the answer to %s: %w", method, err),
+			Hint: c.conn.outdated()}
+	}
+	return nil
 }
 
 // Method is the name of a method, with the types of its request and its answer.
@@ -185,6 +192,15 @@ func (w *watched) hangs() error {
 	}
 	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the program with pid %d does not answer", pid),
 		Hint: fmt.Sprintf("if it hangs, kill -KILL %d ends it", pid)}
+}
+
+// outdated returns the hint to restart a service of an older version.
+func (w *watched) outdated() string {
+	who := fmt.Sprintf("the program at %s", w.RemoteAddr())
+	if pid := w.peer(); pid != 0 {
+		who = fmt.Sprintf("the program with pid %d", pid)
+	}
+	return who + " is of an older version of btools: restart it"
 }
 
 // peer returns the number of the service's process, 0 if it is not known: systemd has made the socket, say.

@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
 	"strings"
 )
 
@@ -36,11 +38,17 @@ func Handle[P, A any](m *Mux, method Method[P, A], f func(context.Context, P) (a
 // Methods returns the names of the methods.
 func (m *Mux) Methods() []string { return m.names }
 
-// Serve is the Handler of all the methods.
+// Serve is the Handler of all the methods. The error of an unknown one has a hint, as the program that asks is of
+// another version.
 func (m *Mux) Serve(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if f := m.handlers[method]; f != nil {
 		return f(ctx, method, params)
 	}
-	return nil, Errorf(UnknownMethod, "%s has no method %q: it has %s", m.Program, method,
-		strings.Join(m.names, ", "))
+	e := Errorf(UnknownMethod, "%s has no method %q: it has %s", m.Program, method, strings.Join(m.names, ", "))
+	e.Hint = fmt.Sprintf("restart the older version of btools: %s (pid %d) or the program that asks", m.Program,
+		os.Getpid())
+	if p := PeerOf(ctx); p != nil && p.PID != 0 {
+		e.Hint += fmt.Sprintf(" (pid %d)", p.PID)
+	}
+	return nil, e
 }

@@ -250,8 +250,8 @@ func endSessions(c *cli.Context, out *cli.Output, of api.Of) error {
 		return err
 	}
 	if of.All && p.Owner != "" && !c.IsSet("port") {
-		return c.UsageError("the only proxy with sessions belongs to %s; to end them, name its port: --port %d", p.Owner,
-			p.Port)
+		return c.UsageError("the only proxy with sessions belongs to %s; to end them, name its port: --port %d",
+			p.Owner, p.Port)
 	}
 	rs, err := api.Release.Ask(context.Background(), p, of)
 	return write(out, err, rs...)
