@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/state"
@@ -112,7 +111,7 @@ func All[T any](ctx context.Context, store *state.Store, method string, params a
 	for i, why := range failures {
 		var e *control.Error
 		switch {
-		case isGone(why) || errors.Is(why, control.ErrNotBegun):
+		case client.IsGone(why) || errors.Is(why, control.ErrNotBegun):
 			continue
 		case why == nil:
 			take(answers[i])
@@ -126,11 +125,6 @@ func All[T any](ctx context.Context, store *state.Store, method string, params a
 		err = errors.Join(err, why)
 	}
 	return err
-}
-
-// isGone reports whether nobody listens on a socket.
-func isGone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // failed returns the error of a request that the service has not answered.
@@ -161,13 +155,13 @@ func (c *Client) connect(ctx context.Context) (*control.Client, error) {
 	for end := time.Now().Add(patience); ; {
 		if c.to != "" {
 			conn, err := control.Dial(ctx, c.to)
-			if !isGone(err) {
+			if !client.IsGone(err) {
 				return conn, err
 			}
 			c.to = ""
 		}
 		conn, err := control.Dial(ctx, c.Own)
-		if !isGone(err) {
+		if !client.IsGone(err) {
 			return conn, err
 		}
 		if conn := c.another(ctx); conn != nil {

@@ -23,7 +23,7 @@ type Patient struct {
 // Call makes a request.
 func (p Patient) Call(ctx context.Context, method string, params, result any) error {
 	defer p.notice()()
-	return explain("the program", p.Caller.Call(ctx, method, params, result))
+	return explain(ctx, "the program", p.Caller.Call(ctx, method, params, result))
 }
 
 // notice logs that an answer is waited for, unless the function that it returns is called before.
@@ -31,18 +31,19 @@ func (p Patient) notice() func() bool {
 	return time.AfterFunc(time.Second, func() { p.Log.Info("waiting for the answer") }).Stop
 }
 
-// explain gives the error of a connection its exit code, and says whose control socket is gone.
-func explain(who string, err error) error {
+// explain gives the error of a connection its exit code, and says whose control socket is gone. An error of the
+// context stays as it is.
+func explain(ctx context.Context, who string, err error) error {
 	switch {
-	case err == nil, errors.As(err, new(*exit.Error)): // it is answered, or the program hangs
+	case err == nil, ctx.Err() != nil, errors.As(err, new(*exit.Error)): // which an answer is, and a hang
 		return err
-	case isGone(err):
+	case IsGone(err):
 		return exit.Errorf(exit.Unavailable, "%s has no control socket: %w", who, err)
 	}
 	return &exit.Error{Code: exit.TryAgain, Err: err}
 }
 
-// isGone reports whether nobody listens on a socket.
-func isGone(err error) bool {
+// IsGone reports whether an error is that nobody listens on a socket.
+func IsGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -44,7 +44,7 @@ func (p Pool) Call(ctx context.Context, method string, params, result any) error
 		return err
 	}
 	defer c.Close()
-	return explain("the service", c.Call(ctx, method, params, result))
+	return explain(ctx, "the service", c.Call(ctx, method, params, result))
 }
 
 // Dial connects to the service that listens on the socket, or to the only
@@ -86,7 +86,7 @@ func (p Pool) Dial(ctx context.Context) (*control.Client, error) {
 		}
 	}
 	c, err := control.Dial(ctx, path)
-	if isGone(err) {
+	if IsGone(err) {
 		return nil, missing
 	}
 	if errors.Is(err, fs.ErrPermission) && path == systemSocket {
@@ -103,7 +103,7 @@ const systemGroup = "btools"
 // script after bpool serve &, or after an update.
 const StartWait = 2 * time.Second
 
-// Await is Dial for a service that may be starting, for at most this time.
+// Await connects as Dial does, and waits at most this time for a service that is starting.
 func (p Pool) Await(ctx context.Context, most time.Duration) (*control.Client, error) {
 	for end := time.Now().Add(most); ; {
 		c, err := p.Dial(ctx)

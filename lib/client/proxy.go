@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension"
 	"btools/lib/record"
@@ -26,13 +28,25 @@ type Proxy struct {
 
 // Call makes a request.
 func (p Proxy) Call(ctx context.Context, method string, params, result any) error {
-	return explain(p.name(), p.Control.Call(ctx, method, params, result))
+	return explain(ctx, p.name(), p.Control.Call(ctx, method, params, result))
 }
 
 // Dial connects to the control socket.
 func (p Proxy) Dial(ctx context.Context) (*control.Client, error) {
 	c, err := control.Dial(ctx, string(p.Control))
-	return c, explain(p.name(), err)
+	return c, explain(ctx, p.name(), err)
+}
+
+// Joined waits until the browser with this mark of its launch has joined the hub, and returns its place there.
+func (p Proxy) Joined(ctx context.Context, mark string) (j record.Joined, err error) {
+	rec, err := api.Hold.Ask(ctx, p, api.HoldRequest{Launch: mark})
+	if err != nil {
+		return j, err
+	}
+	if ok, err := rec.Get("joined", &j); err != nil || !ok {
+		return j, errors.Join(errors.New("the hub has not described it"), err)
+	}
+	return j, nil
 }
 
 func (p Proxy) name() string { return fmt.Sprintf("the proxy with pid %d", p.PID) }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"btools/lib/cdp/wire"
-	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension"
 	"btools/lib/record"
@@ -97,15 +96,8 @@ func (s *Supervisor) join(ctx context.Context) (*record.Joined, error) {
 	if err := j.load(ctx); err != nil {
 		return nil, err
 	}
-	rec, err := api.Hold.Ask(ctx, hub, api.HoldRequest{Launch: j.mark})
-	if err != nil {
-		return nil, err
-	}
-	joined := &record.Joined{}
-	if ok, err := rec.Get("joined", joined); err != nil || !ok {
-		return nil, errors.Join(errors.New("the hub has not described it"), err)
-	}
-	return joined, nil
+	joined, err := hub.Joined(ctx, j.mark)
+	return &joined, err
 }
 
 // load loads the extensions that the browser does not load by itself.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"btools/lib/client"
-	"btools/lib/control/api"
 	"btools/lib/extension"
 	"btools/lib/held"
 	"btools/lib/record"
@@ -116,11 +115,8 @@ func (l *launched) awaitJoin(ctx context.Context, hub client.Proxy, mark string)
 		case <-ctx.Done():
 		}
 	}()
-	rec, err := api.Hold.Ask(ctx, hub, api.HoldRequest{Launch: mark})
-	if err == nil {
-		_, err = rec.Get("joined", &l.joined)
-	}
-	if err != nil {
+	var err error
+	if l.joined, err = hub.Joined(ctx, mark); err != nil {
 		return fmt.Errorf("Extension failed to connect: %w", err)
 	}
 	return nil
