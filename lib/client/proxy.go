@@ -87,7 +87,7 @@ func (k Kind) All(store *state.Store) (all []Proxy, err error) {
 }
 
 // One returns the running proxy with this port or address, or, if name is "", the only one of the kind. how
-// says how a user names one.
+// is what follows "name one of these ports" in the error for several.
 func (k Kind) One(store *state.Store, how, name string) (Proxy, error) {
 	all, err := k.All(store)
 	if name != "" {
@@ -99,7 +99,7 @@ func (k Kind) One(store *state.Store, how, name string) (Proxy, error) {
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) > 1:
-		return Proxy{}, exit.Errorf(exit.Usage, "several proxies are running; choose one %s: %s", how, Ports(all))
+		return Proxy{}, exit.Errorf(exit.Usage, "several proxies are running; name one of these ports%s: %s", how, Ports(all))
 	}
 	return Proxy{}, &exit.Error{Code: exit.Unavailable,
 		Err: fmt.Errorf("no %s is running (looked in %s)", k.Name, store.Path()), Hint: otherState}

@@ -32,14 +32,14 @@ func TestFind(t *testing.T) {
 	}
 	finds := func(name string) {
 		t.Helper()
-		h, err := Hubs.One(store, "with --hub", name)
+		h, err := Hubs.One(store, " with --hub", name)
 		if err != nil || h.HTTPURL != "http://hub" || h.Control != "/none/control.sock" || h.PairingFile != "/code" {
 			t.Errorf("%q: %+v, %v", name, h, err)
 		}
 	}
 	fails := func(name string, code int, message string) {
 		t.Helper()
-		h, err := Hubs.One(store, "with --hub", name)
+		h, err := Hubs.One(store, " with --hub", name)
 		var e *exit.Error
 		if !errors.As(err, &e) || e.Code != code || !strings.Contains(e.Error()+" "+e.Hint, message) {
 			t.Errorf("%q: %+v, %v; want %q", name, h, err, message)
@@ -53,7 +53,7 @@ func TestFind(t *testing.T) {
 		finds(name)
 	}
 	list(3301, true, self)
-	fails("", exit.Usage, "several proxies are running; choose one with --hub: 3300, 3301")
+	fails("", exit.Usage, "several proxies are running; name one of these ports with --hub: 3300, 3301")
 	finds("3301")
 	for _, name := range []string{"3000", "3302", "http://127.0.0.2:3300"} {
 		fails(name, exit.Unavailable, "no bproxy hub listens on port "+name)

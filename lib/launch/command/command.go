@@ -302,7 +302,7 @@ func readHub(c *cli.Context) (*client.Proxy, error) {
 	if c.IsSet("state-save") {
 		return nil, c.UsageError("--extension and --state-save exclude each other")
 	}
-	hub, err := client.Hubs.One(c.State(), "with --hub", c.String("hub"))
+	hub, err := client.Hubs.One(c.State(), " with --hub", c.String("hub"))
 	if err != nil {
 		return nil, err
 	}

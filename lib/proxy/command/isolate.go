@@ -276,7 +276,7 @@ func pick(c *cli.Context, kind client.Kind) (client.Proxy, error) {
 	if c.IsSet("port") {
 		port = strconv.Itoa(c.Int("port"))
 	}
-	return kind.One(c.State(), "with --port", port)
+	return kind.One(c.State(), " with --port", port)
 }
 
 // sharedProxies returns the proxies with sessions: the one of --port, or all.

@@ -78,7 +78,7 @@ func requests[P any](method control.Method[P, *record.Record], read func(*cli.Co
 		if len(c.Args()) > 1 {
 			return c.UsageError("expected one port, not %d", len(c.Args()))
 		}
-		p, err := client.Any.One(c.State(), "as the argument", strings.Join(c.Args(), ""))
+		p, err := client.Any.One(c.State(), "", strings.Join(c.Args(), ""))
 		if err != nil {
 			return err
 		}
