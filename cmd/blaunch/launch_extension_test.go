@@ -114,7 +114,7 @@ exec chromium "$@"
 		cmdtest.WriteFile(t, firefox, "#!/bin/sh\n")
 		for message, args := range map[string][]string{
 			"--hub needs --extension":                         {"--hub", "3300"},
-			"--hub must be a port or an address":              {"--extension", "--hub", "x"},
+			"is not a port or an address":                     {"--extension", "--hub", "x"},
 			"--extension and --state-save exclude each other": {"--extension", "--no-headless", "--state-save", "x"},
 			"--extension needs a browser based on Chromium":   {"--extension", "--browser", firefox},
 		} {

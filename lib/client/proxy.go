@@ -101,8 +101,12 @@ func (k Kind) One(store *state.Store, how, name string) (Proxy, error) {
 	case len(all) > 1:
 		return Proxy{}, exit.Errorf(exit.Usage, "several proxies are running; name one of these ports%s: %s", how, Ports(all))
 	}
+	hint := otherState
+	if k.only {
+		hint = "start one with " + k.Name
+	}
 	return Proxy{}, &exit.Error{Code: exit.Unavailable,
-		Err: fmt.Errorf("no %s is running (looked in %s)", k.Name, store.Path()), Hint: otherState}
+		Err: fmt.Errorf("no %s is running (looked in %s)", k.Name, store.Path()), Hint: hint}
 }
 
 // otherState is the hint for a running proxy that is not listed.
