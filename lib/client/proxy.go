@@ -99,7 +99,8 @@ func (k Kind) One(store *state.Store, how, name string) (Proxy, error) {
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) > 1:
-		return Proxy{}, exit.Errorf(exit.Usage, "several proxies are running; name one of these ports%s: %s", how, Ports(all))
+		return Proxy{}, exit.Errorf(exit.Usage, "several proxies are running; name one of these ports%s: %s", how,
+			Ports(all))
 	}
 	hint := otherState
 	if k.only {

@@ -65,7 +65,8 @@ func TestOtherVersions(t *testing.T) {
 		if !errors.As(err, &e) || e.Code != exit.Usage || e.Hint != of || !strings.Contains(err.Error(), "no method") {
 			t.Errorf("an unknown method: %v, %+v, want the hint %q", err, e, of)
 		}
-		if _, err = Method[struct{}, int]("status").Ask(t.Context(), at, struct{}{}); !errors.As(err, &e) || e.Hint != of {
+		_, err = Method[struct{}, int]("status").Ask(t.Context(), at, struct{}{})
+		if !errors.As(err, &e) || e.Hint != of {
 			t.Errorf("an answer of another form: %v, %+v, want the hint %q", err, e, of)
 		}
 	}
