@@ -46,7 +46,7 @@ func TestStatesOfAService(t *testing.T) {
 	w.Run("bpool", "lease").Wants(t, 69, `there is no state "base"`)
 	var e *control.Error
 	err := control.Path(p.Socket).Call(t.Context(), "hold",
-		map[string]any{"state": "here", "state_dir": w.Dir + "/here/btools/states"}, nil)
+		map[string]any{"settings": map[string]any{"state": "here"}, "state_dir": w.Dir + "/here/btools/states"}, nil)
 	if !errors.As(err, &e) || e.Code != control.Unavailable || !strings.Contains(err.Error(), "/there/") {
 		t.Errorf("with a directory of the client: %v", err)
 	}

@@ -48,7 +48,11 @@ func TestPoolKeepsSessions(t *testing.T) {
 	}
 	annLeases := func(state string) leased {
 		t.Helper()
-		return call(ann, "hold", map[string]any{"keep": "ann", "bound": true, "state": state})
+		settings := map[string]any{}
+		if state != "" {
+			settings["state"] = state
+		}
+		return call(ann, "hold", map[string]any{"keep": "ann", "bound": true, "settings": settings})
 	}
 	release := func(c *control.Client, l leased) {
 		t.Helper()
@@ -63,7 +67,7 @@ func TestPoolKeepsSessions(t *testing.T) {
 	cmdtest.Click(t, l.Instance.WSURL, files, "file")
 	w.Downloads("bpool", l.Lease.ID, 1)
 	call(ann, "rest", map[string]any{"lease": l.Lease.ID})
-	other := call(bob, "hold", map[string]any{"keep": "bob", "state": "visitor"})
+	other := call(bob, "hold", map[string]any{"keep": "bob", "settings": map[string]any{"state": "visitor"}})
 	page.AwaitEnd()
 	if got := shows(t, other.Instance.WSURL, site); other.Lease.Kept || !strings.HasPrefix(got, "shows nobody") {
 		t.Errorf("another holder has %+v, which shows %q", other.Lease, got)
