@@ -34,7 +34,7 @@ type Front struct {
 	// Routes are tried in this order.
 	Routes []Route
 	// Limit bounds the connections.
-	Limit guard.Limit
+	Limit Limit
 	// ReadTimeout and WriteTimeout bound a whole request and its answer; 0: nothing does.
 	ReadTimeout, WriteTimeout time.Duration
 	Log                       *slog.Logger
@@ -60,32 +60,29 @@ type Response struct {
 	taken   net.Conn
 }
 
-// Server returns a server of the front with its bounds. Its listeners are those that
-// Limit returns.
-func (f *Front) Server() *http.Server {
-	return &http.Server{Handler: f, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
+// Serve serves the listeners until the context ends or one of them fails. It then closes
+// them, calls end, unless that is nil, which tells clients why, and closes the connections
+// that are left.
+func (f *Front) Serve(ctx context.Context, end func(*http.Server), listeners ...net.Listener) error {
+	s := &http.Server{Handler: f, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHead,
 		ReadTimeout: f.ReadTimeout, WriteTimeout: f.WriteTimeout,
-		ConnState: f.Limit.State, ConnContext: guard.ConnContext,
+		ConnState: f.Limit.state, ConnContext: guard.ConnContext,
 		ErrorLog: slog.NewLogLogger(f.Log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
-}
-
-// Serve serves the listeners until the context ends or one of them fails. It then calls
-// end, unless that is nil, which tells the clients of hijacked connections why, and closes
-// the others.
-func (f *Front) Serve(ctx context.Context, end func(), listeners ...net.Listener) error {
-	s := f.Server()
 	failed := make(chan error, len(listeners))
 	var accepting sync.WaitGroup
 	for _, l := range listeners {
-		accepting.Go(func() { failed <- s.Serve(f.Limit.Listener(l)) })
+		accepting.Go(func() { failed <- s.Serve(f.Limit.listener(l)) })
 	}
 	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+	for _, l := range listeners {
+		l.Close()
+	}
 	if end != nil {
-		end()
+		end(s)
 	}
 	s.Close()
 	accepting.Wait()

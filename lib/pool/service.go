@@ -19,7 +19,6 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/front"
-	"btools/lib/guard"
 	"btools/lib/history"
 	"btools/lib/launch/options"
 	"btools/lib/launcher"
@@ -334,7 +333,7 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 		Downloads: s.serveOwnDownloads, Unconnected: s.resetDownloads,
 		State: v.State, Options: launchOptions(set), Idle: set.Idle,
 		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.wake,
-		Front: front.Front{Limit: guard.Limit{Max: maxRequests}},
+		Front: front.Front{Limit: front.Limit{Max: maxRequests}},
 		Log:   s.log,
 	}
 	s.guardEndpoint(s.proxy)

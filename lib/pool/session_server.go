@@ -31,7 +31,7 @@ func (v *Service) sessionsAddrLocked(pool string) (string, error) {
 		return "", fmt.Errorf("cannot open the endpoint of %s: %w", pool, err)
 	}
 	f := &front.Front{Guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(v.State)},
-		Routes: []front.Route{{Answer: v.answerLease}}, Limit: guard.Limit{Max: maxConnections}, Log: v.Log}
+		Routes: []front.Route{{Answer: v.answerLease}}, Limit: front.Limit{Max: maxConnections}, Log: v.Log}
 	v.running.Go(func() { f.Serve(v.ctx, nil, l) })
 	v.sessionAddrs[pool] = l.Addr().String()
 	return v.sessionAddrs[pool], nil

@@ -213,7 +213,7 @@ func (s *Server) registrar(r *http.Request) *guard.Guard {
 
 // Serve serves a port until the context ends. Browsers are told why their connections end.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return s.Front.Serve(ctx, s.Close, l)
+	return s.Front.Serve(ctx, func(*http.Server) { s.Close() }, l)
 }
 
 // Close ends all browsers' connections, and returns when nothing is left.

@@ -37,44 +37,50 @@ func HTTP(hosts Hosts, l net.Listener, port *front.Front, limits Limits) (end fu
 		f.serve(w, r)
 		return nil
 	}}}
-	s := port.Server()
-	var accepting sync.WaitGroup
-	accepting.Go(func() {
-		err := s.Serve(port.Limit.Listener(l))
-		if !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	var unread error
+	serving.Go(func() {
+		if err := port.Serve(ctx, func(s *http.Server) { unread = f.close(s) }, l); err != nil {
 			port.Log.Error("HTTP is no longer served: " + err.Error())
 		}
 	})
 	return func() error {
-		l.Close()
-		f.mu.Lock()
-		f.ended = true
-		all := slices.Collect(maps.Values(f.sessions))
-		f.mu.Unlock()
-		served := make(chan struct{})
-		go func() {
-			defer close(served)
-			var wg sync.WaitGroup
-			for _, session := range all {
-				wg.Go(func() { f.end(session) })
-			}
-			wg.Wait()
-			f.serving.Wait()
-		}()
-		err := f.flow.await(served, limits.Flush)
-		if err == nil { // the ends of the answers are written, too
-			flush, cancel := context.WithTimeout(context.Background(), limits.Linger)
-			s.Shutdown(flush)
-			cancel()
-		}
-		s.Close()
-		<-served
-		accepting.Wait()
-		if err != nil {
-			return fmt.Errorf("cannot write the last messages to a host: %w", err)
-		}
-		return nil
+		stop()
+		serving.Wait()
+		return unread
 	}
+}
+
+// close ends all sessions and the server. It returns an error if a host does not read its
+// last answers.
+func (f *httpFront) close(s *http.Server) error {
+	f.mu.Lock()
+	f.ended = true
+	all := slices.Collect(maps.Values(f.sessions))
+	f.mu.Unlock()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		var wg sync.WaitGroup
+		for _, session := range all {
+			wg.Go(func() { f.end(session) })
+		}
+		wg.Wait()
+		f.serving.Wait()
+	}()
+	err := f.flow.await(served, f.limits.Flush)
+	if err == nil { // the ends of the answers are written, too
+		flush, cancel := context.WithTimeout(context.Background(), f.limits.Linger)
+		s.Shutdown(flush)
+		cancel()
+	}
+	s.Close()
+	<-served
+	if err != nil {
+		err = fmt.Errorf("cannot write the last messages to a host: %w", err)
+	}
+	return err
 }
 
 // fromPages is what web pages may ask, if their origin may.

@@ -174,7 +174,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		Direct: c.Bool("direct"),
 		Health: proxy.Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout},
 		Front: front.Front{Guard: guard.Guard{Origins: c.StringSlice("allow-origin")},
-			Limit: guard.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
+			Limit: front.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
 		Log: c.Log,
 	}
 	if err := checkDurations(c, "stop-timeout"); err != nil {

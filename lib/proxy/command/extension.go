@@ -161,7 +161,7 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 			Log: c.Log},
 		Front: front.Front{
 			Guard: guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())},
-			Limit: guard.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
+			Limit: front.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log, Settings: set}
 	if h.server.Front.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return nil, err

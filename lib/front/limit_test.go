@@ -1,4 +1,4 @@
-package guard
+package front
 
 import (
 	"bufio"
@@ -25,7 +25,7 @@ func limitedServer(t *testing.T, most int) (*Limit, string) {
 	}
 	limit := &Limit{Max: most, Flag: "max"}
 	done := make(chan struct{})
-	s := &http.Server{ConnState: limit.State, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := &http.Server{ConnState: limit.state, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/busy" {
 			http.NewResponseController(w).Flush()
 			select {
@@ -34,7 +34,7 @@ func limitedServer(t *testing.T, most int) (*Limit, string) {
 			}
 		}
 	})}
-	go s.Serve(limit.Listener(l))
+	go s.Serve(limit.listener(l))
 	t.Cleanup(func() {
 		close(done)
 		s.Close()

@@ -1,4 +1,4 @@
-package guard
+package front
 
 import (
 	"io"
@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Limit bounds the connections of an http.Server: set its State as ConnState,
-// and serve what Listener returns. At the limit, a new connection replaces the
-// one that has been idle for longest; if all are busy, it is answered with
+// Limit bounds the connections of a front. At the limit, a new connection replaces
+// the one that has been idle for longest; if all are busy, it is answered with
 // status 503.
 type Limit struct {
 	Max  int    // connections at once; 0: any number
@@ -45,8 +44,8 @@ func (l *Limit) Drop(c net.Conn) {
 	delete(l.conns, c)
 }
 
-// State tracks the server's connections: it is the server's ConnState.
-func (l *Limit) State(c net.Conn, s http.ConnState) {
+// state tracks the connections of an http.Server, as its ConnState.
+func (l *Limit) state(c net.Conn, s http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ours := l.conns[c]; !ours {
@@ -122,8 +121,8 @@ func (l *Limit) refuse(c net.Conn) {
 	}()
 }
 
-// Listener returns a listener whose connections count.
-func (l *Limit) Listener(from net.Listener) net.Listener { return &limitedListener{from, l} }
+// listener returns a listener whose connections count.
+func (l *Limit) listener(from net.Listener) net.Listener { return &limitedListener{from, l} }
 
 type limitedListener struct {
 	net.Listener
