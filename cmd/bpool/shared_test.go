@@ -206,19 +206,6 @@ func TestSharedPoolHangs(t *testing.T) {
 	}
 }
 
-// The web page and the name that DNS rebinding gives are refused, as elsewhere.
-func TestSharedPoolIsGuarded(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	p := w.Shared("_A_INSTANCES=1")
-	l := p.Lease()
-	for _, header := range []string{"Origin: http://evil.example", "Sec-Fetch-Site: cross-site", "Host: evil.example"} {
-		if code, _ := cmdtest.Get(t, "GET", l.Instance.HTTPURL+"/json/version", header); code != 403 {
-			t.Errorf("%s: %d", header, code)
-		}
-	}
-}
-
 // A Chromium that dies under several leases: all instances come back together,
 // and the leases go on at their addresses.
 func TestSharedPoolBrowserKilled(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// statuses are those of errors, by their codes. That of others is 502: the browser could
-// not be reached.
+// statuses are the HTTP statuses of errors by their codes. All others have 502: the browser
+// could not be reached.
 var statuses = map[string]int{
 	guard.NotFound:          http.StatusNotFound,
 	control.SessionNotFound: http.StatusNotFound,

@@ -21,7 +21,8 @@ type peer struct {
 
 type peerKey struct{}
 
-// ConnContext has Check know the connection of a request: it is an http.Server's.
+// ConnContext adds the connection to the context of its requests, for Check. It is an
+// http.Server's.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, &peer{socket: sync.OnceValues(func() (sockets.Socket, error) {
 		if !sockets.IsHere(c) {

@@ -362,7 +362,8 @@ func (b *backend) run(g *generation) {
 	b.mu.Unlock()
 }
 
-// muxDone is closed when a browser without a port has closed its pipe.
+// muxDone returns a channel that is closed when a browser without a port has closed its
+// pipe.
 func (g *generation) muxDone() <-chan struct{} {
 	if g.mux == nil {
 		return nil

@@ -69,7 +69,7 @@ func (a *affinity) Figures(ctx context.Context) []Figure {
 	return all
 }
 
-// countTabs is the number of a browser's tabs; nil: it does not say, as Firefox.
+// countTabs returns the number of a browser's tabs; nil: it does not say, as Firefox.
 func countTabs(ctx context.Context, url string) *int {
 	body, err := front.Get(ctx, url+"/json/list", "")
 	if err != nil {
