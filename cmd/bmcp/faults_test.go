@@ -480,7 +480,7 @@ func TestMCPHostsByHTTP(t *testing.T) {
 		t.Helper()
 		_, _, b := post(map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call",
 			"Mcp-Name": name}, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,`+
-			`"arguments":%s,"_meta":%s}}`, id, name, args, cmdtest.WithMeta(`"progressToken":"mine"`)))
+			`"arguments":%s,"_meta":%s}}`, id, name, args, withMeta(`"progressToken":"mine"`)))
 		return b
 	}
 	slow := make(chan string, 1)

@@ -5,6 +5,7 @@ package main_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -80,9 +81,9 @@ func TestMCPStateless(t *testing.T) {
 	})
 	t.Run("progress is told by the token of the request that came last", func(t *testing.T) {
 		again, _ := asks(t, m.Call("tools/call",
-			`{"name":"askprogress","arguments":`+ask+`,"_meta":`+cmdtest.WithMeta(`"progressToken":"old"`)+`}`))
+			`{"name":"askprogress","arguments":`+ask+`,"_meta":`+withMeta(`"progressToken":"old"`)+`}`))
 		id := m.Start("tools/call",
-			`{"name":"askprogress","_meta":`+cmdtest.WithMeta(`"progressToken":"new"`)+`,"requestState":"`+again.State+
+			`{"name":"askprogress","_meta":`+withMeta(`"progressToken":"new"`)+`,"requestState":"`+again.State+
 				`","inputResponses":{"`+again.Key()+`":{}}}`)
 		if a, b := m.Next(), m.Next(); !strings.Contains(a.Line, `"progressToken":"new"`) || string(b.ID) != id {
 			t.Errorf("got %s and %s, want progress with the token new, then the answer", a.Line, b.Line)
@@ -103,7 +104,7 @@ func TestMCPStateless(t *testing.T) {
 	t.Run("log messages are as severe as was asked for", func(t *testing.T) {
 		cmdtest.Until(t, "the child is back", func() bool { return !call("echo", `{}`, ``).Tool(t).IsError })
 		id := m.Start("tools/call",
-			`{"name":"log","_meta":`+cmdtest.WithMeta(`"io.modelcontextprotocol/logLevel":"error"`)+`}`)
+			`{"name":"log","_meta":`+withMeta(`"io.modelcontextprotocol/logLevel":"error"`)+`}`)
 		if a, b := m.Next(), m.Next(); !strings.Contains(a.Line, "trouble") || string(b.ID) != id {
 			t.Errorf("got %s and %s, want the error alone, then the answer", a.Line, b.Line)
 		}
@@ -327,4 +328,23 @@ func TestMCPResumedStream(t *testing.T) {
 		ended(a)
 	})
 	w.Clean()
+}
+
+// callStateless calls a tool as a host of the stateless protocol, and returns the
+// answer.
+func callStateless(t *testing.T, url, name, args string) *cmdtest.RPC {
+	t.Helper()
+	headers := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
+	_, _, body := cmdtest.Post(t, url, headers, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call",`+
+		`"params":{"name":%q,"arguments":%s,"_meta":%s}}`, name, args, cmdtest.Stateless))
+	r := &cmdtest.RPC{Line: body}
+	if err := json.Unmarshal([]byte(body), r); err != nil {
+		t.Fatalf("got %q: %v", body, err)
+	}
+	return r
+}
+
+// withMeta returns what a request of the stateless protocol says of itself, with one more member.
+func withMeta(member string) string {
+	return strings.Replace(cmdtest.Stateless, "{", "{"+member+",", 1)
 }

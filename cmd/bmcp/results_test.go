@@ -255,13 +255,13 @@ func TestLargeResultsOfHosts(t *testing.T) {
 	}
 
 	// Hosts of the stateless protocol have one session together.
-	k = key.FindString(cmdtest.CallStateless(t, url, "big", `{"n":5000,"session_id":"mine"}`).Line)
+	k = key.FindString(callStateless(t, url, "big", `{"n":5000,"session_id":"mine"}`).Line)
 	if k == "" {
 		t.Fatal("a stateless host gets no key")
 	}
 	for session, want := range map[string]string{`,"session_id":"mine"`: `"text":"xxxxxxxxxx"`,
 		`,"session_id":"yours"`: gone, "": gone} {
-		got := cmdtest.CallStateless(t, url, "browser_result", read(k, session)).Line
+		got := callStateless(t, url, "browser_result", read(k, session)).Line
 		if !strings.Contains(got, want) {
 			t.Errorf("with%s: %s, want %s", session, got, want)
 		}

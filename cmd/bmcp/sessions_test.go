@@ -374,7 +374,7 @@ func TestMCPStatelessSessions(t *testing.T) {
 		"kid="+cmdtest.Bin+"/fakechild {ws_endpoint}")
 	endpoint := func(id string) string {
 		t.Helper()
-		return cmdtest.CallStateless(t, url, "env", "{"+id+"}").Text(t)
+		return callStateless(t, url, "env", "{"+id+"}").Text(t)
 	}
 	own, a, again, b := endpoint(""), endpoint(`"session_id":"a"`), endpoint(""), endpoint(`"session_id":"b"`)
 	if own != again || own == a || a == b || !strings.Contains(own, "/session/") {

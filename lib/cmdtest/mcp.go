@@ -294,11 +294,6 @@ func (x ToolResult) Text() string {
 const Stateless = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{"sampling":{},"elicitation":{}}}`
 
-// WithMeta is stateless with another member.
-func WithMeta(member string) string {
-	return strings.Replace(Stateless, "{", "{"+member+",", 1)
-}
-
 // Required is a result that asks the host.
 type Required struct {
 	Type     string `json:"resultType"`

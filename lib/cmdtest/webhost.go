@@ -146,20 +146,6 @@ func Post(t *testing.T, url string, headers map[string]string, body string) (int
 	return a.StatusCode, a.Header, string(b)
 }
 
-// CallStateless calls a tool as a host of the stateless protocol, and returns the
-// answer.
-func CallStateless(t *testing.T, url, name, args string) *RPC {
-	t.Helper()
-	_, _, body := Post(t, url, map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call",
-		"Mcp-Name": name}, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,`+
-		`"arguments":%s,"_meta":%s}}`, name, args, Stateless))
-	r := &RPC{Line: body}
-	if err := json.Unmarshal([]byte(body), r); err != nil {
-		t.Fatalf("got %q: %v", body, err)
-	}
-	return r
-}
-
 // Progress calls a tool, and returns what it says and the progress before that.
 func (h *WebHost) Progress(name, args string) (answer ToolResult, all []string) {
 	h.T.Helper()
