@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"btools/lib/exit"
-	"btools/lib/forward/upstream"
 	"btools/lib/pool/share"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -72,13 +71,7 @@ func (g *group) launchChrome(ctx context.Context) (*share.Chrome, error) {
 				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared",
 					g.set.Browser)}
 		}
-		o := virtual.Options{UploadRoots: g.set.UploadRoots, DownloadRoots: g.set.DownloadRoots,
-			Throttle: g.set.Throttle}
-		if g.set.Proxy != "" {
-			o.Proxy, _ = upstream.Parse(g.set.Proxy) // it was checked with the configuration
-			o.ProxyBypass = g.set.ProxyBypass
-		}
-		o.Keep = v.Dir != nil
+		o := virtual.Options{Settings: g.set, Keep: v.Dir != nil}
 		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.Idle,
 			ByConnections: g.set.IdleBy == settings.Connections}, g.log)
 	}()

@@ -39,7 +39,7 @@ func (k *Client) command(message []byte) error {
 	if k.calls.Pending() > maxPending {
 		return errFlood
 	}
-	if rule.Action == policy.Optional && r == nil && k.session.options.Default {
+	if rule.Action == policy.Optional && r == nil && k.session.options.DefaultContext {
 		rule.Action = policy.Pass
 	}
 	switch rule.Action {
@@ -56,7 +56,7 @@ func (k *Client) command(message []byte) error {
 	if refused == nil {
 		params, refused = policy.Check(c, roots)
 	}
-	if refused != nil && k.session.options.Default && policy.OpensFile(c) {
+	if refused != nil && k.session.options.DefaultContext && policy.OpensFile(c) {
 		params, refused = c.Params, nil
 	}
 	if refused == nil {

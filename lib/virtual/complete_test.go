@@ -101,7 +101,7 @@ func TestStateByEachWay(t *testing.T) {
 		if strings.Contains(name, " pre") {
 			b = sharedChrome(t)
 		}
-		s := newSession(t, b, Options{State: state})
+		s := newSession(t, b, Options{Login: state})
 		p := connect(t, s, "")
 		page := open(s, p)
 		p.awaitPage(page, also)
@@ -148,7 +148,7 @@ func TestLargeState(t *testing.T) {
 			rounds = 5
 		}
 		for range rounds {
-			s := newSession(t, b, Options{State: state})
+			s := newSession(t, b, Options{Login: state})
 			p := connect(t, s, "")
 			page := p.enter(site.URL)
 			if got := p.do(page, "found.split(',').length"); got != fmt.Sprint(len(values)) {
@@ -245,7 +245,7 @@ func TestStrangeValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = newSession(t, b, Options{State: saved.State, Tabs: saved.Tabs})
+	s = newSession(t, b, Options{Login: saved.State, Tabs: saved.Tabs})
 	p = connect(t, s, "")
 	page = p.attach(p.pages()[0])
 	p.awaitPage(page, site)
@@ -269,7 +269,7 @@ func TestSaveWhileFilling(t *testing.T) {
 	site, _ := member(t)
 	state := &states.State{Origins: []states.Origin{
 		{Origin: site, LocalStorage: items(map[string]string{"token": "kept"})}}}
-	s := newSession(t, sharedBrowser(t), Options{State: state})
+	s := newSession(t, sharedBrowser(t), Options{Login: state})
 	s.browser.mu.Lock()
 	o := s.unfilled[site]
 	o.begun = true // by a page
@@ -305,7 +305,7 @@ func TestStateInAFrame(t *testing.T) {
 	t.Cleanup(inner.Close)
 	state := &states.State{Origins: []states.Origin{
 		{Origin: inner.URL, LocalStorage: items(map[string]string{"token": "kept"})}}}
-	s := newSession(t, sharedBrowser(t), Options{State: state})
+	s := newSession(t, sharedBrowser(t), Options{Login: state})
 	p := connect(t, s, "")
 	got := p.do(p.enter(outer), fmt.Sprintf(`new Promise((done) => {
 		onmessage = (e) => done(e.data)

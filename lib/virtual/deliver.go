@@ -54,7 +54,7 @@ func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.E
 func (s *Session) downloadRoots() []string {
 	roots := slices.Clone(s.options.DownloadRoots)
 	if s.keepsDownloads() {
-		if real, err := filepath.EvalSymlinks(s.options.Downloads.Dir()); err == nil {
+		if real, err := filepath.EvalSymlinks(s.options.Files.Dir()); err == nil {
 			roots = append(roots, real)
 		}
 	}
@@ -73,7 +73,7 @@ func (s *Session) rootsOfOthers() (roots []string) {
 	}
 	b.mu.Unlock()
 	for _, other := range others {
-		for _, dir := range other.options.Downloads.Roots() {
+		for _, dir := range other.options.Files.Roots() {
 			if real, err := filepath.EvalSymlinks(dir); err == nil {
 				roots = append(roots, real)
 			}

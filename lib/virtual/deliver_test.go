@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
 )
@@ -38,9 +39,10 @@ func TestDownloadDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := sharedBrowser(t)
-	s := newSession(t, b, Options{Downloads: keep(t, downloads.Options{}).Files, DownloadRoots: []string{root}})
+	s := newSession(t, b, Options{Files: keep(t, downloads.Options{}).Files,
+		Settings: settings.Settings{DownloadRoots: []string{root}}})
 	others := keep(t, downloads.Options{Keep: root + "/others"}).Files
-	newSession(t, b, Options{Downloads: others})
+	newSession(t, b, Options{Files: others})
 	if err := os.Symlink(others.Roots()[0], own+"/others"); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +111,7 @@ func TestDownloadDirectoryOfABrowsersClient(t *testing.T) {
 	b := openPipe(t, func(t testing.TB) (in, out *os.File, p *os.Process) {
 		return chrometest.StartShellWith(t, "--renderer-cmd-prefix="+dir+"/prefix")
 	})
-	s := newSession(t, b, Options{Downloads: keep(t, downloads.Options{}).Files})
+	s := newSession(t, b, Options{Files: keep(t, downloads.Options{}).Files})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if k, err := s.Connect(r.Context(), ""); err == nil {
 			k.Accept(w, r)

@@ -40,7 +40,7 @@ const findFrameTimeout = 5 * time.Second
 
 // keepsDownloads reports whether the session's files are kept in a directory of
 // its own.
-func (s *Session) keepsDownloads() bool { return s.options.Downloads != nil }
+func (s *Session) keepsDownloads() bool { return s.options.Files != nil }
 
 // takeDownloads has the browser report the downloads of a context, and write
 // them to the session's directory.
@@ -57,7 +57,7 @@ func (s *Session) downloadParams(context string, w wish) map[string]any {
 	switch {
 	case w.behavior == "deny":
 	case s.keepsDownloads():
-		p["behavior"], p["downloadPath"] = "allowAndName", s.options.Downloads.Incoming()
+		p["behavior"], p["downloadPath"] = "allowAndName", s.options.Files.Incoming()
 	case w.dir != "":
 		p["downloadPath"] = w.dir
 	default: // where Chrome puts them
@@ -291,7 +291,7 @@ func (s *Session) assignDownloadLocked(guid string, owned bool, context string) 
 	}
 	d.owned, d.context = true, context
 	s.notifyDownloadLocked("Browser.downloadWillBegin", d.begun)
-	if s.keepsDownloads() && !s.options.Downloads.Begin(guid, jsonrpc.GetString(d.begun, "url"),
+	if s.keepsDownloads() && !s.options.Files.Begin(guid, jsonrpc.GetString(d.begun, "url"),
 		jsonrpc.GetString(d.begun, "suggestedFilename")) {
 		s.stopDownloadLocked(guid, d)
 	}
@@ -305,7 +305,7 @@ func (s *Session) assignDownloadLocked(guid string, owned bool, context string) 
 // claimDownloadLocked takes over a download of an unknown frame if Chrome
 // writes it to the session's directory.
 func (s *Session) claimDownloadLocked(guid string, d *download) {
-	if s.options.Downloads.HasIncoming(guid) {
+	if s.options.Files.HasIncoming(guid) {
 		s.assignDownloadLocked(guid, true, "")
 		return
 	}
@@ -345,7 +345,7 @@ func (s *Session) progressLocked(guid string, d *download, params json.RawMessag
 		}
 		return
 	}
-	files := s.options.Downloads
+	files := s.options.Files
 	switch jsonrpc.GetString(params, "state") {
 	case "inProgress":
 		s.notifyDownloadLocked("Browser.downloadProgress", params)
@@ -400,7 +400,7 @@ func (s *Session) stopDownloadLocked(guid string, d *download) {
 
 // completeDownload puts a file where it belongs, and reports it to clients then.
 func (s *Session) completeDownload(guid string, d *download, params json.RawMessage) {
-	files, b := s.options.Downloads, s.browser
+	files, b := s.options.Files, s.browser
 	path, err := files.Move(guid)
 	b.mu.Lock()
 	w := s.wishes[d.context]
@@ -451,7 +451,7 @@ func (s *Session) dropDownloadsLocked(context string) {
 		if d.owned && d.context == context && !d.complete {
 			delete(s.downloads, guid)
 			if s.keepsDownloads() {
-				s.options.Downloads.Fail(guid, downloads.Canceled)
+				s.options.Files.Fail(guid, downloads.Canceled)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 )
 
 // fileSite serves /NAME as a file with this name, /slow as one that never ends,
@@ -120,7 +121,7 @@ func TestDownloads(t *testing.T) {
 	site := fileSite(t)
 	b := sharedChrome(t)
 	mine, others := keep(t, downloads.Options{}), keep(t, downloads.Options{})
-	s, other := newSession(t, b, Options{Downloads: mine.Files}), newSession(t, b, Options{Downloads: others.Files})
+	s, other := newSession(t, b, Options{Files: mine.Files}), newSession(t, b, Options{Files: others.Files})
 	p, q := connect(t, s, ""), connect(t, other, "")
 
 	q.download(q.open(site, ""), site+"/file?name=other.txt") // nobody has asked for events
@@ -201,7 +202,7 @@ func TestDownloadNames(t *testing.T) {
 	}))
 	defer site.Close()
 	files := keep(t, downloads.Options{})
-	s := newSession(t, sharedBrowser(t), Options{Downloads: files.Files})
+	s := newSession(t, sharedBrowser(t), Options{Files: files.Files})
 	p := connect(t, s, "")
 	for n := range names {
 		p.download(p.open(site.URL, ""), fmt.Sprint(site.URL, "/file/", n))
@@ -228,7 +229,7 @@ func TestFailedDownloads(t *testing.T) {
 	site := fileSite(t)
 	b := sharedBrowser(t)
 	files := keep(t, downloads.Options{Limit: 2 << 20})
-	s := newSession(t, b, Options{Downloads: files.Files})
+	s := newSession(t, b, Options{Files: files.Files})
 	p := connect(t, s, "")
 	p.must("", "Browser.setDownloadBehavior", map[string]any{"behavior": "default", "eventsEnabled": true})
 	page := p.open(site, "")
@@ -239,7 +240,7 @@ func TestFailedDownloads(t *testing.T) {
 	files.Close()
 
 	files = keep(t, downloads.Options{})
-	s2 := newSession(t, b, Options{Downloads: files.Files})
+	s2 := newSession(t, b, Options{Files: files.Files})
 	p = connect(t, s2, "")
 	p.must("", "Browser.setDownloadBehavior", map[string]any{"behavior": "default", "eventsEnabled": true})
 	page = p.open(site, "")
@@ -292,7 +293,8 @@ func TestUploads(t *testing.T) {
 		}
 	}
 	files := keep(t, downloads.Options{})
-	s := newSession(t, sharedBrowser(t), Options{Downloads: files.Files, UploadRoots: []string{root}})
+	s := newSession(t, sharedBrowser(t), Options{Files: files.Files,
+		Settings: settings.Settings{UploadRoots: []string{root}}})
 	own := files.Dir() + "/own.txt"
 	if err := os.WriteFile(own, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

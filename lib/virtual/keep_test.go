@@ -82,7 +82,7 @@ func TestLook(t *testing.T) {
 	if err := s.Err(); err != ErrBrowserEnded {
 		t.Errorf("the session has ended: %v", err)
 	}
-	s = newSession(t, openShell(t), Options{Keep: true, State: saved.State, Tabs: saved.Tabs})
+	s = newSession(t, openShell(t), Options{Keep: true, Login: saved.State, Tabs: saved.Tabs})
 	p = connect(t, s, "")
 	page = p.attach(p.pages()[0])
 	p.awaitPage(page, site.URL)
@@ -112,7 +112,7 @@ func TestLookOfProfile(t *testing.T) {
 	}))
 	t.Cleanup(site.Close)
 	b, process := openProcess(t, chrometest.StartShell)
-	s := newSession(t, b, Options{Default: true, Keep: true})
+	s := newSession(t, b, Options{DefaultContext: true, Keep: true})
 	p := connect(t, s, "")
 	page := p.enter(site.URL)
 	p.do(page, `localStorage.token = 'one'; document.cookie = 'sid=two'`)
@@ -131,7 +131,7 @@ func TestLookOfProfile(t *testing.T) {
 	}
 	// So is a page that was open when the session began.
 	s.End(t.Context())
-	s = newSession(t, b, Options{Default: true, Keep: true})
+	s = newSession(t, b, Options{DefaultContext: true, Keep: true})
 	p = connect(t, s, "")
 	page = p.attach(p.pages()[0])
 	p.do(page, `localStorage.token = 'three'`)
@@ -150,7 +150,7 @@ func TestLookOfProfile(t *testing.T) {
 	}
 	process.Kill()
 	<-s.Done()
-	s = newSession(t, openShell(t), Options{Default: true, Keep: true, State: saved.State, Tabs: saved.Tabs})
+	s = newSession(t, openShell(t), Options{DefaultContext: true, Keep: true, Login: saved.State, Tabs: saved.Tabs})
 	p = connect(t, s, "")
 	for end := time.Now().Add(patience); len(p.pages()) != 1; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -179,7 +179,7 @@ func TestManyCrashes(t *testing.T) {
 		for i := range all {
 			o := Options{Keep: true}
 			if saved[i] != nil {
-				o.State, o.Tabs = saved[i].State, saved[i].Tabs
+				o.Login, o.Tabs = saved[i].State, saved[i].Tabs
 			}
 			all[i] = newSession(t, b, o)
 			p := connect(t, all[i], "")

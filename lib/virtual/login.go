@@ -54,7 +54,7 @@ func (o *stored) isDue(origin string) bool {
 // and arranges for the storage of its origins. The session does not change the
 // state, and nor may the caller. The name is for Stats, "" if it has none.
 func (s *Session) Restore(ctx context.Context, name string, state *states.State) error {
-	if s.options.Default && name != "" {
+	if s.options.DefaultContext && name != "" {
 		return errors.New("the session with the browser's own profile has its logins: it cannot start with a state")
 	}
 	if err := storage.SetCookies(ctx, s.link, s.base, state.Cookies); err != nil {
@@ -167,7 +167,7 @@ func (s *Session) fill(all []*stored) {
 			if err == nil {
 				why, err = h.Fill(ctx, o.origin)
 			}
-			if s.options.Default {
+			if s.options.DefaultContext {
 				why = "" // its profile may have had it already
 			}
 			s.filled(o, why, err)

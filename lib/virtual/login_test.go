@@ -17,6 +17,7 @@ import (
 	"btools/lib/cdp/wire"
 	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 	"btools/lib/states"
 	"btools/lib/virtual/chrometest"
 )
@@ -158,7 +159,7 @@ func TestState(t *testing.T) {
 		}
 	}
 
-	two := newSession(t, b, Options{State: state, StateName: "login"})
+	two := newSession(t, b, Options{Login: state, Settings: settings.Settings{State: "login"}})
 	q := connect(t, two, "")
 	page = q.enter(also)
 	if got := q.do(page, "found"); got != `"s3cret-also"` {
@@ -192,7 +193,7 @@ func TestState(t *testing.T) {
 	}
 
 	// A pop-up, and a client that answers requests itself.
-	three := newSession(t, b, Options{State: state, StateName: "login"})
+	three := newSession(t, b, Options{Login: state, Settings: settings.Settings{State: "login"}})
 	r := connect(t, three, "")
 	r.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
 	page = r.enter("about:blank")
@@ -244,7 +245,7 @@ func TestStateFaults(t *testing.T) {
 				IndexedDB: json.RawMessage(`[{"name":"db","version":1,"stores":[{"name":"s"}]}]`)},
 		},
 	}
-	s := newSession(t, b, Options{State: state, StateName: "bad"})
+	s := newSession(t, b, Options{Login: state, Settings: settings.Settings{State: "bad"}})
 	p := connect(t, s, "")
 	page := p.enter(site)
 	// Both are filled before the first page of either is shown; the status is of one.
@@ -263,12 +264,12 @@ func TestStateFaults(t *testing.T) {
 	bad := &states.State{Cookies: []states.Cookie{
 		{Name: "fine", Value: "s3cret", Domain: "a.test", Path: "/", Expires: -1},
 		{Name: "__Host-x", Value: "s3cret", Domain: ".a.test", Path: "/", Expires: -1}}}
-	_, err = b.NewSession(t.Context(), Options{State: bad, StateName: "bad"})
+	_, err = b.NewSession(t.Context(), Options{Login: bad, Settings: settings.Settings{State: "bad"}})
 	if err == nil || !strings.Contains(err.Error(), `the cookie "__Host-x" of .a.test`) ||
 		strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("a cookie that Chrome refuses: %v", err)
 	}
-	if _, err := b.NewSession(t.Context(), Options{State: bad, Default: true}); err == nil {
+	if _, err := b.NewSession(t.Context(), Options{Login: bad, DefaultContext: true}); err == nil {
 		t.Error("the browser's own profile has got a state")
 	}
 	// A session that ends while it is being saved.

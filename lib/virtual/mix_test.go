@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 	"btools/lib/states"
 	"btools/lib/storage"
 	"btools/lib/virtual/chrometest"
@@ -129,7 +130,8 @@ func (r *round) begin() {
 		r.has[origin] = r.content(r.keep)
 		state.Origins = append(state.Origins, r.has[origin].in(r.mix, origin))
 	}
-	r.s = newSession(r.t, r.b, Options{State: exported(r.t, state), StateName: "mix", Keep: r.keep})
+	r.s = newSession(r.t, r.b, Options{Login: exported(r.t, state), Keep: r.keep,
+		Settings: settings.Settings{State: "mix"}})
 	r.p = connect(r.t, r.s, "")
 	now, err := storage.Cookies(r.t.Context(), r.s.link, r.s.base)
 	if err != nil {
@@ -265,7 +267,8 @@ func (r *round) sleepAndWake(fault string) {
 		r.has[origin] = has
 	}
 	r.s = newSession(r.t, r.b,
-		Options{State: exported(r.t, snapshot.State), StateName: "mix", Tabs: snapshot.Tabs, Keep: r.keep})
+		Options{Login: exported(r.t, snapshot.State), Tabs: snapshot.Tabs, Keep: r.keep,
+			Settings: settings.Settings{State: "mix"}})
 	r.p = connect(r.t, r.s, "")
 	listed := map[string]bool{}
 	for info := range jsonrpc.Elements(jsonrpc.Get(r.p.must("", "Target.getTargets", nil), "targetInfos")) {

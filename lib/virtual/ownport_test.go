@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"btools/lib/forward/proxytest"
-	"btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 	"btools/lib/virtual/chrometest"
 )
 
@@ -41,10 +41,7 @@ func TestOwnPortIsOutOfReach(t *testing.T) {
 	}))
 	defer site.Close()
 	web := proxytest.HTTP(t, site.Listener.Addr().String())
-	proxy, err := upstream.Parse("http://" + proxytest.Credentials + web.At)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := "http://" + proxytest.Credentials + web.At
 	url, _ := chrometest.StartShell(t)
 	log := &syncBuffer{}
 	b, err := Open(t.Context(), url, slog.New(slog.NewTextHandler(log, nil)))
@@ -54,12 +51,12 @@ func TestOwnPortIsOutOfReach(t *testing.T) {
 	defer b.Close()
 	_, port, _ := net.SplitHostPort(b.Addr())
 	name, _ := os.Hostname()
-	for kind, o := range map[string]Options{"no proxy": {}, "a proxy": {Proxy: proxy},
-		"a proxy for all": {Proxy: proxy, ProxyBypass: "*;<-loopback>"}} {
+	for kind, o := range map[string]Options{"no proxy": {}, "a proxy": {Settings: settings.Settings{Proxy: proxy}},
+		"a proxy for all": {Settings: settings.Settings{Proxy: proxy, ProxyBypass: "*;<-loopback>"}}} {
 		p := connect(t, newSession(t, b, o), "")
 		made := jsonrpc.GetString(p.must("", "Target.createBrowserContext", nil), "browserContextId")
 		hosts := []string{"127.0.0.1", "localhost", "x.localhost", "localhost."}
-		if o.Proxy == nil {
+		if o.Proxy == "" {
 			hosts = append(hosts, "0.0.0.0", "[::ffff:127.0.0.1]", name)
 		}
 		for i, host := range hosts {

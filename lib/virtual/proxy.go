@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"btools/lib/forward"
+	"btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
 	"btools/lib/sockets"
 )
@@ -19,18 +20,24 @@ import (
 // to servers themselves if the browser has a debugging port, which no page may reach.
 func (s *Session) openProxy(ctx context.Context) (err error) {
 	b := s.browser
-	if s.options.Default {
-		if s.options.Proxy != nil {
+	if s.options.DefaultContext {
+		if s.options.Proxy != "" {
 			return errors.New("the browser's default context has the proxy that the browser was launched with: " +
 				"the session cannot have its own")
 		}
 		return nil // its user may open what it likes
 	}
+	var proxy *upstream.URL
+	if s.options.Proxy != "" {
+		if proxy, err = upstream.Parse(s.options.Proxy); err != nil {
+			return err
+		}
+	}
 	s.kept = b.ownPort(ctx)
-	if s.options.Proxy == nil && !s.kept.IsValid() {
+	if proxy == nil && !s.kept.IsValid() {
 		return nil
 	}
-	s.proxy, err = forward.Listen(forward.Options{Upstream: s.options.Proxy, Except: s.kept,
+	s.proxy, err = forward.Listen(forward.Options{Upstream: proxy, Except: s.kept,
 		Loopback: strings.Contains(s.options.ProxyBypass, loopbackToo), Browser: b.process, Log: b.log})
 	return err
 }
@@ -77,7 +84,7 @@ const loopbackToo = "<-loopback>"
 // usual ports: the list knows no other word for "not this port".
 func (s *Session) keepFrom(bypass string) string {
 	rules := []string{}
-	if s.options.Proxy != nil {
+	if s.options.Proxy != "" {
 		rules = strings.FieldsFunc(bypass, func(r rune) bool { return strings.ContainsRune(";, \t\n", r) })
 	} else {
 		for _, port := range []uint16{80, 443} {

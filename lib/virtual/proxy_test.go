@@ -15,8 +15,8 @@ import (
 
 	"btools/lib/control/api"
 	"btools/lib/forward/proxytest"
-	urls "btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 )
 
 // syncBuffer is a log that is read while it is written.
@@ -72,11 +72,7 @@ func TestProxies(t *testing.T) {
 	b.log = slog.New(slog.NewTextHandler(log, nil))
 	through := func(upstream, bypass string) (*Session, *peer) {
 		t.Helper()
-		u, err := urls.Parse(upstream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newSession(t, b, Options{Proxy: u, ProxyBypass: bypass})
+		s := newSession(t, b, Options{Settings: settings.Settings{Proxy: upstream, ProxyBypass: bypass}})
 		return s, connect(t, s, "")
 	}
 	web, socks := proxytest.HTTP(t, direct), proxytest.SOCKS5(t, direct)
@@ -150,7 +146,7 @@ func TestProxies(t *testing.T) {
 	if n := strings.Count(log.String(), "407 Proxy"); n != 1 || strings.Contains(log.String(), "s3cret") {
 		t.Errorf("%d lines about it, want 1, without the password:\n%s", n, log)
 	}
-	if _, err := b.NewSession(t.Context(), Options{Default: true, Proxy: bad.options.Proxy}); err == nil {
+	if _, err := b.NewSession(t.Context(), Options{DefaultContext: true, Settings: bad.options.Settings}); err == nil {
 		t.Error("the default context has got a proxy")
 	}
 }

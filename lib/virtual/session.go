@@ -16,49 +16,33 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/downloads"
 	"btools/lib/forward"
-	"btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
+	"btools/lib/settings"
 	"btools/lib/states"
 	"btools/lib/storage"
 )
 
 // Options are the properties of a session.
 type Options struct {
-	// Default makes the browser's default context the base context of the
+	// Settings are those of sessions. With DefaultContext all files may be put into
+	// forms, and there is no proxy; a client that is a process of this user may name its
+	// own directories besides DownloadRoots.
+	settings.Settings
+	// DefaultContext makes the browser's default context the base context of the
 	// session, with its profile, logins and extensions. The context outlives
 	// the session. The session is the user's own: it may also open files and
 	// trace its pages.
-	Default bool
-	// TabLimit bounds the pages of the session, 0: no bound. One more page
-	// closes the one that no client has used for longest.
-	TabLimit int
-	// Proxy, if not nil, is the proxy of the session's contexts, and ProxyBypass
-	// lists the hosts that they reach without it, as Chrome's
-	// --proxy-bypass-list does.
-	Proxy       *upstream.URL
-	ProxyBypass string
-	// Downloads, if not nil, keep what the session downloads, wherever a client
+	DefaultContext bool
+	// Files, if not nil, keep what the session downloads, wherever a client
 	// wants it; whoever made them closes them after the session.
-	Downloads *downloads.Files
-	// UploadRoots are the directories whose files clients may put into forms,
-	// besides those of Downloads: absolute, without symbolic links. With Default
-	// all files may be.
-	UploadRoots []string
-	// DownloadRoots are the directories in which clients may ask for their downloads,
-	// as UploadRoots are. A client that is a process of this user may name its
-	// directories as well.
-	DownloadRoots []string
-	// Throttle is how long the session is not used until its pages are hidden, 0:
-	// never.
-	Throttle time.Duration
-	// State, if not nil, has the cookies and the storage with which the session
-	// starts, and StateName is its name.
-	State     *states.State
-	StateName string
+	Files *downloads.Files
+	// Login, if not nil, has the cookies and the storage with which the session
+	// starts: those of the state that the settings name.
+	Login *states.State
 	// Keep has what the session stores reported to Look.
 	Keep bool
-	// Tabs are the pages that it starts with; none: a blank one. With Default they
+	// Tabs are the pages that it starts with; none: a blank one. With DefaultContext they
 	// are those of the browser.
 	Tabs []Tab
 }
@@ -191,7 +175,7 @@ func (s *Session) run() {
 	s.link.close()
 	s.work.Wait()
 	if s.keepsDownloads() {
-		s.options.Downloads.FailAll(downloads.Canceled)
+		s.options.Files.FailAll(downloads.Canceled)
 	}
 	s.closeProxy()
 }
@@ -200,7 +184,7 @@ func (s *Session) run() {
 func (s *Session) begin(ctx context.Context) error {
 	b := s.browser
 	base := b.defaultContext
-	if !s.options.Default {
+	if !s.options.DefaultContext {
 		params, err := s.contextParams(nil)
 		if err != nil {
 			return err
@@ -220,13 +204,13 @@ func (s *Session) begin(ctx context.Context) error {
 	if err := s.takeDownloads(ctx, s.base); err != nil {
 		return fmt.Errorf("cannot watch downloads: %w", err)
 	}
-	if s.options.State != nil {
-		if err := s.Restore(ctx, s.options.StateName, s.options.State); err != nil {
-			return fmt.Errorf("cannot start with the state %q: %w", s.options.StateName, err)
+	if s.options.Login != nil {
+		if err := s.Restore(ctx, s.options.State, s.options.Login); err != nil {
+			return fmt.Errorf("cannot start with the state %q: %w", s.options.State, err)
 		}
 	}
 	var blank []*target // of the browser, which opens one at its start
-	if s.options.Default {
+	if s.options.DefaultContext {
 		if err := s.adopt(ctx); err != nil {
 			return err
 		}
@@ -391,7 +375,7 @@ func (s *Session) Stats() api.Stats {
 		IdleSeconds: time.Since(s.Used()).Round(time.Millisecond).Seconds(), StartedAt: record.Time{Time: s.started},
 		BytesIn: s.in.Load(), BytesOut: s.out.Load(),
 	}
-	if s.options.Proxy != nil {
+	if s.options.Proxy != "" {
 		st.Proxy = new(api.UpstreamStatus(s.proxy.Status()))
 	}
 	s.browser.mu.Lock()
@@ -414,7 +398,7 @@ func (s *Session) Downloads() *downloads.Files {
 	if !s.keepsDownloads() {
 		return nil
 	}
-	return s.options.Downloads
+	return s.options.Files
 }
 
 // Browser returns the Chrome of the session.
@@ -430,7 +414,7 @@ func (s *Session) Err() error { return s.why }
 // when all of its pages are gone, or with the context's error.
 func (s *Session) End(ctx context.Context) error {
 	s.end(ErrEnded)
-	if s.options.Default {
+	if s.options.DefaultContext {
 		return nil
 	}
 	select {
@@ -466,7 +450,7 @@ func (s *Session) stopLocked(why error) {
 		s.browser.used = used
 	}
 	close(s.ended)
-	if s.options.Default && s.browser.contexts[s.base] == s {
+	if s.options.DefaultContext && s.browser.contexts[s.base] == s {
 		s.abandonTargetsLocked()
 	}
 	s.finishLocked()

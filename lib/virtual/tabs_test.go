@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 )
 
 // A session goes on in another context as it was: logins, pages, what reloading
@@ -52,7 +53,7 @@ func TestSnapshot(t *testing.T) {
 	if err := json.Unmarshal(text, saved); err != nil {
 		t.Fatal(err)
 	}
-	s = newSession(t, b, Options{State: saved.State, Tabs: saved.Tabs})
+	s = newSession(t, b, Options{Login: saved.State, Tabs: saved.Tabs})
 	p = connect(t, s, "")
 	pages := p.pages()
 	if len(pages) != 2 {
@@ -158,7 +159,7 @@ func TestTabsOfServersThatAreDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.End(t.Context())
-		s = newSession(t, b, Options{State: saved.State, Tabs: saved.Tabs})
+		s = newSession(t, b, Options{Login: saved.State, Tabs: saved.Tabs})
 		p = connect(t, s, "")
 		for info := range jsonrpc.Elements(jsonrpc.Get(p.must("", "Target.getTargets", nil), "targetInfos")) {
 			if got := jsonrpc.GetString(info, "url"); got != cart {
@@ -200,7 +201,7 @@ func TestTabLimitOfLastingPages(t *testing.T) {
 		fmt.Fprint(w, `<script>setTimeout(() => location.replace('/?' + Math.random()))</script>`)
 	}))
 	t.Cleanup(site.Close)
-	s := newSession(t, sharedBrowser(t), Options{TabLimit: 1})
+	s := newSession(t, sharedBrowser(t), Options{Settings: settings.Settings{TabLimit: 1}})
 	p := connect(t, s, "")
 	for range 8 {
 		p.must("", "Target.createTarget", map[string]string{"url": site.URL})

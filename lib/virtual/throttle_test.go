@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 )
 
 // silence is a WAV file of ten silent seconds.
@@ -130,7 +131,7 @@ func TestThrottle(t *testing.T) {
 func TestThrottleSoon(t *testing.T) {
 	t.Parallel()
 	b := sharedBrowser(t)
-	s := newSession(t, b, Options{Throttle: 2 * time.Millisecond})
+	s := newSession(t, b, Options{Settings: settings.Settings{Throttle: 2 * time.Millisecond}})
 	p, page := attached(t, s)
 	p.must(page, "Page.enable", nil)
 	p.must(page, focusEmulation, map[string]bool{"enabled": true})

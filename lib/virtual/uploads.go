@@ -12,12 +12,12 @@ import (
 // uploadRoots returns the directories whose files clients may name, without
 // symbolic links.
 func (s *Session) uploadRoots() []string {
-	if s.options.Default {
+	if s.options.DefaultContext {
 		return []string{"/"} // it is the user's own
 	}
 	roots := slices.Clone(s.options.UploadRoots)
-	if s.options.Downloads != nil {
-		for _, dir := range s.options.Downloads.Roots() {
+	if s.options.Files != nil {
+		for _, dir := range s.options.Files.Roots() {
 			if real, err := filepath.EvalSymlinks(dir); err == nil {
 				roots = append(roots, real)
 			}
@@ -31,7 +31,7 @@ func (s *Session) uploadRoots() []string {
 // nowhere, too: whoever creates the file later would choose where it leads.
 func (s *Session) resolveFiles(params json.RawMessage, roots []string) (json.RawMessage, *policy.Error) {
 	var files []string
-	if s.options.Default || json.Unmarshal(jsonrpc.Get(params, "files"), &files) != nil {
+	if s.options.DefaultContext || json.Unmarshal(jsonrpc.Get(params, "files"), &files) != nil {
 		return params, nil // the rules refuse what is not a list
 	}
 	for i, name := range files {

@@ -17,6 +17,7 @@ import (
 	"btools/lib/cdp/single"
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
+	"btools/lib/settings"
 	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
 )
@@ -370,7 +371,7 @@ func TestEndsAreToldBeforeTheAnswer(t *testing.T) {
 func TestTabLimit(t *testing.T) {
 	t.Parallel()
 	b := sharedBrowser(t)
-	p := connect(t, newSession(t, b, Options{TabLimit: 2}), "")
+	p := connect(t, newSession(t, b, Options{Settings: settings.Settings{TabLimit: 2}}), "")
 	first := p.pages()[0]
 	p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
 	var last string

@@ -275,7 +275,7 @@ func (c *Chrome) newSession(ctx context.Context) (*virtual.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Downloads = files
+	o.Files = files
 	s, err := c.virtual.NewSession(ctx, o)
 	if err != nil {
 		files.Close() // what cannot be deleted goes with the program

@@ -147,7 +147,7 @@ func (c *Chrome) restore(
 		return nil, err
 	}
 	o := c.options
-	o.Downloads, o.State, o.StateName, o.Tabs = files, snapshot.State, state, snapshot.Tabs
+	o.Files, o.Login, o.State, o.Tabs = files, snapshot.State, state, snapshot.Tabs
 	s, err := c.virtual.NewSession(ctx, o)
 	if err == nil {
 		return s, nil

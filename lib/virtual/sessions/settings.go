@@ -2,7 +2,6 @@ package sessions
 
 import (
 	"btools/lib/downloads"
-	"btools/lib/forward/upstream"
 	book "btools/lib/sessions"
 	"btools/lib/settings"
 	"btools/lib/states"
@@ -28,23 +27,18 @@ func Policy(s settings.Settings) book.Policy {
 // options returns the options of a new session, or of one that was hibernated.
 // The state is read anew for each new session.
 func (w Wanted) options(isDefault bool) (virtual.Options, error) {
-	o := virtual.Options{Default: isDefault, TabLimit: w.TabLimit, ProxyBypass: w.ProxyBypass,
-		Downloads: w.files, Keep: w.keep, UploadRoots: w.UploadRoots, DownloadRoots: w.DownloadRoots,
-		Throttle: w.Throttle, StateName: w.State}
-	if w.Proxy != "" {
-		o.Proxy, _ = upstream.Parse(w.Proxy) // it was checked
-	}
+	o := virtual.Options{Settings: w.Settings, DefaultContext: isDefault, Files: w.files, Keep: w.keep}
 	var err error
 	switch {
 	case w.saved != nil:
 		var snapshot *virtual.Snapshot
 		if snapshot, err = w.saved.Load(); err == nil {
-			o.State, o.Tabs = snapshot.State, snapshot.Tabs
+			o.Login, o.Tabs = snapshot.State, snapshot.Tabs
 		}
 		return o, err
 	case w.State == "":
 		return o, nil
 	}
-	o.State, err = w.States.Load(w.State)
+	o.Login, err = w.States.Load(w.State)
 	return o, err
 }
