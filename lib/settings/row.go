@@ -14,6 +14,8 @@ import (
 
 	"btools/lib/downloads"
 	"btools/lib/forward/upstream"
+	"btools/lib/shellwords"
+	"btools/lib/spell"
 )
 
 // Where is where a setting may be set; a row names several.
@@ -78,7 +80,7 @@ type Row struct {
 	// Path says that a string is an absolute path, and Dirs that a list is of absolute
 	// paths of directories. Those of flags are made absolute.
 	Path, Dirs bool
-	// Values are all that a string may be; empty: any.
+	// Values are all that a string, or a word of a list, may be; empty: any.
 	Values []string
 	// Low and High bound a number. Low bounds a duration; High is MaxDuration then.
 	Low, High int
@@ -163,7 +165,10 @@ func (r *Row) KindOf() string {
 	case *time.Duration:
 		return "a duration"
 	case *[]string:
-		return "absolute paths"
+		if r.Dirs {
+			return "absolute paths"
+		}
+		return "words"
 	}
 	if r.Path {
 		return "an absolute path"
@@ -226,7 +231,12 @@ func (r *Row) Set(s *Settings, at Where, text string, files Files) error {
 			return r.durationError()
 		}
 	case *[]string:
-		*p = filepath.SplitList(text)
+		if *p = filepath.SplitList(text); !r.Dirs {
+			var err error
+			if *p, err = shellwords.Split(text); err != nil {
+				return err
+			}
+		}
 	}
 	return r.Check(s, at, files)
 }
@@ -271,12 +281,12 @@ func (r *Row) Check(s *Settings, at Where, files Files) error {
 			return r.durationError()
 		}
 	case *[]string:
-		dirs := *p
+		list := *p
 		if *p = nil; !r.Dirs {
-			*p = dirs
-			return nil
+			*p = list
+			return r.checkWords(list)
 		}
-		for _, dir := range dirs {
+		for _, dir := range list {
 			if !filepath.IsAbs(dir) {
 				return fmt.Errorf("must be absolute paths of directories, separated by %q: %s", os.PathListSeparator,
 					dir)
@@ -288,6 +298,19 @@ func (r *Row) Check(s *Settings, at Where, files Files) error {
 				}
 			}
 			*p = append(*p, dir)
+		}
+	}
+	return nil
+}
+
+// checkWords returns an error if a word of a list is none of those that there are.
+func (r *Row) checkWords(list []string) error {
+	for _, word := range list {
+		if len(r.Values) > 0 && !slices.Contains(r.Values, word) {
+			if near := spell.Nearest(word, r.Values); near != "" {
+				return fmt.Errorf("has %q: did you mean %s?", word, near)
+			}
+			return fmt.Errorf("has %q: there are %s", word, strings.Join(r.Values, ", "))
 		}
 	}
 	return nil

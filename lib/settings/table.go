@@ -69,7 +69,7 @@ var Table = sync.OnceValue(func() []*Row {
 		{Name: "profile", Key: "USER_DATA_DIR", Where: Keys | Launches, Of: Browsers, Path: true, NotJoined: isUsers,
 			Field: func(s *Settings) any { return &s.Profile },
 			Usage: "use and keep the profile in `DIR` (default: a temporary one)"},
-		{Name: "arg", Key: "ARGS", Where: Keys | Launches, Of: Browsers, Kind: "words", NotJoined: isUsers,
+		{Name: "arg", Key: "ARGS", Where: Keys | Launches, Of: Browsers, NotJoined: isUsers,
 			Field: func(s *Settings) any { return &s.Args }, Read: readArgs,
 			Usage: "pass `ARG` to the browser (repeatable)"},
 		{Name: "no-default-args", Where: Launches, Of: Browsers,
