@@ -45,6 +45,7 @@ type Settings struct {
 	State          string        // name of the state with which sessions start; "": none
 	Proxy          string        // URL of their proxy, with credentials; "": none
 	ProxyBypass    string        // hosts that they reach without it, as Chrome's --proxy-bypass-list has them
+	Grant          []string      // permissions that their pages have without asking, by the names of the W3C
 	Trace          string        // absolute path of the file that gets their messages; "": none
 	Downloads      string        // directory that keeps the downloads of each; "": they end with it
 	DownloadLimit  int64         // bytes that each may download; 0: no limit

@@ -204,6 +204,9 @@ func (s *Session) begin(ctx context.Context) error {
 	if err := s.takeDownloads(ctx, s.base); err != nil {
 		return fmt.Errorf("cannot watch downloads: %w", err)
 	}
+	if err := s.grant(ctx); err != nil {
+		return err
+	}
 	if s.options.Login != nil {
 		if err := s.Restore(ctx, s.options.State, s.options.Login); err != nil {
 			return fmt.Errorf("cannot start with the state %q: %w", s.options.State, err)
@@ -230,6 +233,22 @@ func (s *Session) begin(ctx context.Context) error {
 	}
 	_, err := s.newReadyPage(ctx)
 	return err
+}
+
+// grant gives the pages of the base context the permissions that the settings grant. A
+// default context is its user's, who is asked.
+func (s *Session) grant(ctx context.Context) error {
+	if s.options.DefaultContext {
+		return nil
+	}
+	for _, name := range s.options.Grant {
+		_, err := s.link.Call(ctx, "", "Browser.setPermission", map[string]any{"browserContextId": s.base,
+			"permission": map[string]string{"name": name}, "setting": "granted"})
+		if err != nil {
+			return fmt.Errorf("cannot grant %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func (s *Session) blankPages() (all []*target) {

@@ -212,3 +212,26 @@ func TestTabLimitOfLastingPages(t *testing.T) {
 		}
 	}
 }
+
+// The pages of a session have the permissions that its settings grant, and those of the
+// next one on the same Chrome do not.
+func TestGrantedPermissions(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
+	t.Cleanup(site.Close)
+	names := settings.Named("GRANT").Values
+	of := func(grant ...string) string {
+		p := connect(t, newSession(t, sharedChrome(t), Options{Settings: settings.Settings{Grant: grant}}), "")
+		return p.do(p.enter(site.URL), `Promise.all(['geolocation', 'notifications', 'camera'].map(name =>
+			navigator.permissions.query({name}).then(p => p.state))).then(all => all.join(' '))`)
+	}
+	for _, x := range []struct {
+		grant []string
+		want  string
+	}{{nil, `"prompt prompt prompt"`}, {[]string{"geolocation"}, `"granted prompt prompt"`},
+		{names, `"granted granted granted"`}} {
+		if got := of(x.grant...); got != x.want {
+			t.Errorf("with %q granted: %s, want %s", x.grant, got, x.want)
+		}
+	}
+}
