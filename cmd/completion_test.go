@@ -82,7 +82,7 @@ func TestCompletionOfPools(t *testing.T) {
 	cmdtest.WriteFile(t, w.Dir+"/login.json", "{}")
 	p := there.Pool("LAUNCH=false", "_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A__1_ALIAS=second", "_B_INSTANCES=1",
 		"_B__0_ALIAS=it's $(touch hacked)")
-	w.Run("bpool", "state", "import", w.Dir+"/login.json").Wants(t, 0, "")
+	w.Run("bpool", "state", "import", w.Dir+"/login.json").Exits(t, 0, "")
 	a, b := p.Lease("--instance", "second").Lease.ID, p.Lease("B").Lease.ID
 	odd := "it's $(touch hacked)"
 	w.CheckOffers(map[string][]string{

@@ -208,7 +208,7 @@ func TestEvidence(t *testing.T) {
 				return drive(t, w, program, w.Dir+"/out/e", slices.Concat(args, x.args, more)...)
 			}
 			w.Run(program, slices.Concat(args, x.args, []string{"--evidence", "/proc/x", "--", "echo", "ran"})...).
-				Wants(t, 1, "cannot record evidence: mkdir /proc/x")
+				Exits(t, 1, "cannot record evidence: mkdir /proc/x")
 			d := run()
 			d.open(site, "Shop: cart/1")
 			d.end(3)
@@ -232,8 +232,8 @@ func TestEvidence(t *testing.T) {
 			if _, err := os.Stat(w.Dir + "/out/e"); err == nil {
 				t.Error("an empty directory is left")
 			}
-			w.Run("blaunch", "--evidence", w.Dir).Wants(t, 64, "--evidence needs a command")
-			w.Run("blaunch", "--evidence-always", "--", "true").Wants(t, 64, "--evidence-always needs --evidence")
+			w.Run("blaunch", "--evidence", w.Dir).Exits(t, 64, "--evidence needs a command")
+			w.Run("blaunch", "--evidence-always", "--", "true").Exits(t, 64, "--evidence-always needs --evidence")
 		})
 	}
 }
@@ -253,7 +253,7 @@ func TestEvidenceOfSessions(t *testing.T) {
 		return err == nil
 	})
 	other.open(site, "Shop: cart/1")
-	w.Run("bproxy", "session", "end", "other").Wants(t, 0, "")
+	w.Run("bproxy", "session", "end", "other").Exits(t, 0, "")
 	cmdtest.Dial(t, root+"/devtools/browser")
 	cmdtest.Until(t, "it is named what is not recorded", func() bool {
 		return strings.Contains(d.said.String(), "a session that belongs to one connection")
@@ -395,7 +395,7 @@ func TestEvidenceFaults(t *testing.T) {
 		t.Parallel()
 		w := cmdtest.New(t)
 		r := w.Run("blaunch", "--browser", "firefox", "--evidence", w.Dir+"/e", "--", "false")
-		r.Wants(t, 1, "no evidence of false is recorded: Firefox has one client at a time")
+		r.Exits(t, 1, "no evidence of false is recorded: Firefox has one client at a time")
 		w.Clean()
 	})
 	t.Run("no sibling", func(t *testing.T) {
@@ -406,7 +406,7 @@ func TestEvidenceFaults(t *testing.T) {
 		}
 		w.Env = append(w.Env, "PATH=/usr/bin:/bin")
 		w.Run(w.Dir+"/blaunch", "--browser", cmdtest.Bin+"/fakebrowser", "--evidence", w.Dir+"/e", "--", "echo",
-			"ran").Wants(t, 69, "cannot find bproxy")
+			"ran").Exits(t, 69, "cannot find bproxy")
 		w.Clean()
 	})
 }

@@ -48,11 +48,11 @@ func TestWaitFor(t *testing.T) {
 				t.Errorf("%+v, after %d requests; want the command after 3", r, n)
 			}
 			run("--wait-for", "http://"+nobody+"/x", "--wait-for", nobody, "--wait-timeout", "1s", "--",
-				"echo", "ran").Wants(t, 75, fmt.Sprintf("http://%s/x is not ready: connection refused; %s is not "+
+				"echo", "ran").Exits(t, 75, fmt.Sprintf("http://%s/x is not ready: connection refused; %s is not "+
 				"ready: connection refused after 1s", nobody, nobody))
-			run("--wait-for", nobody).Wants(t, 64, "hint: bport --wait")
-			run("--wait-for", "3000", "--", "true").Wants(t, 64, "did you mean localhost:3000?")
-			run("--wait-timeout", "1s", "--", "true").Wants(t, 64, "--wait-timeout needs --wait-for")
+			run("--wait-for", nobody).Exits(t, 64, "hint: bport --wait")
+			run("--wait-for", "3000", "--", "true").Exits(t, 64, "did you mean localhost:3000?")
+			run("--wait-timeout", "1s", "--", "true").Exits(t, 64, "--wait-timeout needs --wait-for")
 			for signal, code := range map[os.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 				c := w.Cmd(name, append(args[:len(args):len(args)], "--wait-for", nobody, "--", "echo", "ran")...)
 				said := &cmdtest.SyncBuffer{}
@@ -78,10 +78,10 @@ func TestWaitFor(t *testing.T) {
 		if r := w.Run("bport", "--wait", site); r.Code != 0 || r.Out+r.Err != "" {
 			t.Errorf("%+v, want silence", r)
 		}
-		w.Run("bport", "--wait", nobody, "--wait", site, "--wait-timeout", "100ms").Wants(t, 75,
+		w.Run("bport", "--wait", nobody, "--wait", site, "--wait-timeout", "100ms").Exits(t, 75,
 			nobody+" is not ready: connection refused after 100ms")
-		w.Run("bport", "--wait", site, "-n", "2").Wants(t, 64, "--wait and --count exclude each other")
-		w.Run("bport", "--wait-timeout", "1s").Wants(t, 64, "--wait-timeout needs --wait")
-		w.Run("bport", "--wait", site, "--wait-timeout", "0s").Wants(t, 64, "positive duration")
+		w.Run("bport", "--wait", site, "-n", "2").Exits(t, 64, "--wait and --count exclude each other")
+		w.Run("bport", "--wait-timeout", "1s").Exits(t, 64, "--wait-timeout needs --wait")
+		w.Run("bport", "--wait", site, "--wait-timeout", "0s").Exits(t, 64, "positive duration")
 	})
 }

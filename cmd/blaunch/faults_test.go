@@ -46,14 +46,14 @@ func TestUnusableDirectories(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	os.WriteFile(w.Dir+"/file", nil, 0o600)
-	w.Run("blaunch", "--profile", "/proc/x").Wants(t, 1, "cannot make the profile directory")
-	w.Run("blaunch", "--profile", w.Dir+"/file").Wants(t, 1, "cannot make the profile directory")
+	w.Run("blaunch", "--profile", "/proc/x").Exits(t, 1, "cannot make the profile directory")
+	w.Run("blaunch", "--profile", w.Dir+"/file").Exits(t, 1, "cannot make the profile directory")
 	env := w.Env
 	w.Env = append(env, "TMPDIR="+w.Dir+"/nowhere")
-	w.Run("blaunch").Wants(t, 1, "cannot make the browser's directory")
+	w.Run("blaunch").Exits(t, 1, "cannot make the browser's directory")
 	w.Env = append(env, "BTOOLS_STATE=/proc/x/state.json")
-	w.Run("blaunch").Wants(t, 1, "cannot lock the state file")
-	w.Run("bport").Wants(t, 1, "cannot lock the state file")
+	w.Run("blaunch").Exits(t, 1, "cannot lock the state file")
+	w.Run("bport").Exits(t, 1, "cannot lock the state file")
 	w.Env = env
 	w.Clean()
 }
@@ -65,11 +65,11 @@ func TestFullDisk(t *testing.T) {
 	env := w.Env
 	t.Run("state", func(t *testing.T) {
 		w.Env = append(env, "BTOOLS_STATE="+full+"/s/state.json")
-		w.Run("bport").Wants(t, 0, "")
+		w.Run("bport").Exits(t, 0, "")
 		before, _ := os.ReadFile(full + "/s/state.json")
 		fill(0)
-		w.Run("bport").Wants(t, 1, "no space left on device")
-		w.Run("blaunch", "--browser", cmdtest.Bin+"/fakebrowser").Wants(t, 1, "no space left on device")
+		w.Run("bport").Exits(t, 1, "no space left on device")
+		w.Run("blaunch", "--browser", cmdtest.Bin+"/fakebrowser").Exits(t, 1, "no space left on device")
 		if after, _ := os.ReadFile(full + "/s/state.json"); !bytes.Equal(before, after) {
 			t.Errorf("the state file was changed: %s", after)
 		}
@@ -124,9 +124,9 @@ func TestProfileOfAStranger(t *testing.T) {
 		return err == nil
 	})
 	inUse := fmt.Sprintf("is in use by pid %d on host ", c.Process.Pid)
-	w.Run("blaunch", "--profile", profile).Wants(t, 75, inUse)
+	w.Run("blaunch", "--profile", profile).Exits(t, 75, inUse)
 	os.RemoveAll(w.Dir + "/strange") // as programs do that clean /tmp: its socket is gone
-	w.Run("blaunch", "--profile", profile).Wants(t, 75, inUse)
+	w.Run("blaunch", "--profile", profile).Exits(t, 75, inUse)
 	if c.Process.Signal(syscall.Signal(0)) != nil {
 		t.Error("the stranger was ended")
 	}
@@ -213,7 +213,7 @@ func TestListOutputs(t *testing.T) {
 		t.Errorf("want a head and the rows of %s and %s, got\n%s", a.Instance.ID, b.Instance.ID, table.Out)
 	}
 	f := w.Run("blaunch", "list", "-f", "instance.pid,instance.nothing")
-	f.Wants(t, 64, "no record has a field")
+	f.Exits(t, 64, "no record has a field")
 	f = w.Run("blaunch", "list", "-f", "instance.pid,instance.temporary")
 	if want := fmt.Sprintf("%d\ttrue\n%d\ttrue\n", a.Instance.PID, b.Instance.PID); f.Out != want {
 		t.Errorf("got %q want %q", f.Out, want)
@@ -229,11 +229,11 @@ func TestRefusalsOfRealBrowsers(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	r := w.Run("blaunch", "--no-headless", "--browser", "chromium")
-	r.Wants(t, 69, "there is no display")
-	w.Run("blaunch", "--no-headless", "--browser", "chrome-headless-shell").Wants(t, 64, "has no windows")
+	r.Exits(t, 69, "there is no display")
+	w.Run("blaunch", "--no-headless", "--browser", "chrome-headless-shell").Exits(t, 64, "has no windows")
 	if os.Getuid() == 0 {
-		r.Wants(t, 69, "sandbox off: ")
-		w.Run("blaunch", "--sandbox", "on", "--browser", "chromium").Wants(t, 1, "--sandbox off")
+		r.Exits(t, 69, "sandbox off: ")
+		w.Run("blaunch", "--sandbox", "on", "--browser", "chromium").Exits(t, 1, "--sandbox off")
 		if r := w.Run("blaunch", "--browser", "chromium"); r.Code != 0 || r.Err != "" {
 			t.Errorf("the second launch says %+v", r)
 		}
@@ -254,8 +254,8 @@ func TestNamesOfBrowsers(t *testing.T) {
 	if r.Out != "edge\t"+edge+"\n" {
 		t.Errorf("%+v, want an edge at %s", r, edge)
 	}
-	w.Run("bfind", "--type", "webkit").Wants(t, 69, "no webkit found")
-	w.Run("blaunch", "--browser", "webkit").Wants(t, 64, "clients of Playwright bring their own")
+	w.Run("bfind", "--type", "webkit").Exits(t, 69, "no webkit found")
+	w.Run("blaunch", "--browser", "webkit").Exits(t, 64, "clients of Playwright bring their own")
 	w.Env = append(w.Env, "PATH="+w.Dir)
-	w.Run(cmdtest.Bin+"/blaunch", "--browser", "msedge", "-f", "browser.type").Wants(t, 0, "")
+	w.Run(cmdtest.Bin+"/blaunch", "--browser", "msedge", "-f", "browser.type").Exits(t, 0, "")
 }

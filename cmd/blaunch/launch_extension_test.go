@@ -25,7 +25,7 @@ func TestLaunchWithExtension(t *testing.T) {
 		t.Helper()
 		cmdtest.Until(t, "nothing has joined", func() bool { return len(w.JoinedIDs()) == 0 })
 	}
-	w.Run("blaunch", "--browser", "chromium", "--extension").Wants(t, 69, "start one with bproxy hub")
+	w.Run("blaunch", "--browser", "chromium", "--extension").Exits(t, 69, "start one with bproxy hub")
 
 	t.Run("somebody else's", func(t *testing.T) {
 		dir := filepath.Join(w.Dir, "theirs")
@@ -118,9 +118,9 @@ exec chromium "$@"
 			"--extension and --state-save exclude each other": {"--extension", "--no-headless", "--state-save", "x"},
 			"--extension needs a browser based on Chromium":   {"--extension", "--browser", firefox},
 		} {
-			w.Run("blaunch", args...).Wants(t, 64, message)
+			w.Run("blaunch", args...).Exits(t, 64, message)
 		}
-		w.Run("blaunch", "--extension", "--hub", "1").Wants(t, 69, "no bproxy hub listens on port 1")
+		w.Run("blaunch", "--extension", "--hub", "1").Exits(t, 69, "no bproxy hub listens on port 1")
 	})
 
 	// A browser whose extension cannot join any more is stopped.
@@ -129,7 +129,7 @@ exec chromium "$@"
 		go func() { r <- w.Fake("", "--extension") }()
 		cmdtest.Until(t, "it is running", func() bool { return len(w.Browsers()) > 0 })
 		hub.Stop()
-		(<-r).Wants(t, 75, "Extension failed to connect")
+		(<-r).Exits(t, 75, "Extension failed to connect")
 		w.Clean()
 	})
 }

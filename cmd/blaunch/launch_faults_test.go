@@ -29,7 +29,7 @@ func TestProfileIsSaved(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, w *cmdtest.World, args []string){
 		"stop": func(t *testing.T, w *cmdtest.World, args []string) {
 			cmdtest.Parse(t, w.Run("blaunch", args...))
-			w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
+			w.Run("blaunch", "stop", "--all").Exits(t, 0, "")
 		},
 		"the supervisor of a browser killed": func(t *testing.T, w *cmdtest.World, args []string) {
 			x := cmdtest.Parse(t, w.Run("blaunch", args...))
@@ -38,16 +38,16 @@ func TestProfileIsSaved(t *testing.T) {
 				return syscall.Kill(x.Instance.SupervisorPID,
 					0) != nil
 			})
-			w.Run("bport").Wants(t, 0, "")
+			w.Run("bport").Exits(t, 0, "")
 		},
 		"the supervisor of a command killed": func(t *testing.T, w *cmdtest.World, args []string) {
 			r := w.Run("blaunch",
 				append(args, "--", "sh", "-c", `kill -9 $(blaunch list -f instance.supervisor_pid); sleep 1`)...)
-			r.Wants(t, 1, "the supervisor of the browser ended: signal: killed")
+			r.Exits(t, 1, "the supervisor of the browser ended: signal: killed")
 		},
 		"launch timed out": func(t *testing.T, w *cmdtest.World, args []string) {
 			args[3] = "FAKE=saveslow"
-			w.Run("blaunch", append(args, "--timeout", "5s")...).Wants(t, 75, "no endpoint after 5s")
+			w.Run("blaunch", append(args, "--timeout", "5s")...).Exits(t, 75, "no endpoint after 5s")
 		},
 		"launch interrupted": func(t *testing.T, w *cmdtest.World, args []string) {
 			args[3] = "FAKE=saveslow"
@@ -64,7 +64,7 @@ func TestProfileIsSaved(t *testing.T) {
 			}
 		},
 		"the record can't be printed": func(t *testing.T, w *cmdtest.World, args []string) {
-			w.Run("sh", "-c", "exec blaunch --wait "+strings.Join(args, " ")+" >/dev/full").Wants(t, 1,
+			w.Run("sh", "-c", "exec blaunch --wait "+strings.Join(args, " ")+" >/dev/full").Exits(t, 1,
 				"cannot write the result")
 		},
 	} {
@@ -184,11 +184,11 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 	}
 	for _, after := range []string{"0", "0.02"} { // the end of CMD comes while what is left of it ends
 		w.Run("blaunch", append(fakeArgs(""), "--", "sh", "-c",
-			`kill -9 $(blaunch list -f instance.pid); sleep `+after)...).Wants(t, 1, "was killed by signal 9")
+			`kill -9 $(blaunch list -f instance.pid); sleep `+after)...).Exits(t, 1, "was killed by signal 9")
 	}
-	w.Run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).Wants(t, 143,
+	w.Run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--", "sleep", "1000")...).Exits(t, 143,
 		"the browser's time to live (300ms) has expired: stopping sleep")
-	w.Run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--wait")...).Wants(t, 0,
+	w.Run("blaunch", append(fakeArgs(""), "--ttl", "300ms", "--wait")...).Exits(t, 0,
 		"the browser's time to live (300ms) has expired: stopping it")
 	w.Clean()
 }
@@ -197,7 +197,7 @@ func TestBrowserEndsUnderCommand(t *testing.T) {
 func TestHeldLock(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bport").Wants(t, 0, "")
+	w.Run("bport").Exits(t, 0, "")
 	lock, err := os.Open(w.Dir + "/state/state.lock")
 	if err != nil {
 		t.Fatal(err)
@@ -246,13 +246,13 @@ func TestInheritedDescriptors(t *testing.T) {
 	w := cmdtest.New(t)
 	launch := "blaunch " + strings.Join(fakeArgs(""), " ")
 	w.Run("bash", "-c", `exec 9>"$1"; flock -n 9; `+launch+` >/dev/null`, "bash", w.Dir+"/lk")
-	w.Run("flock", "-n", w.Dir+"/lk", "true").Wants(t, 0, "")
+	w.Run("flock", "-n", w.Dir+"/lk", "true").Exits(t, 0, "")
 	if r := w.Run("bash", "-c", launch+` -- sh -c 'echo to 7 >&7' 7>&1`); r.Out != "to 7\n" {
 		t.Errorf("descriptor 7 of CMD: %+v, want \"to 7\"", r)
 	}
-	w.Run("blaunch", append(fakeArgs(""), "--bind-fd", "57")...).Wants(t, 64, "is not open")
-	w.Run("blaunch", append(fakeArgs(""), "--bind-fd", "0")...).Wants(t, 64, "it needs --no-input")
-	w.Run("blaunch", append(fakeArgs(""), "--bind-fd", "2", "--no-input")...).Wants(t, 64, "3 or more, or 0")
+	w.Run("blaunch", append(fakeArgs(""), "--bind-fd", "57")...).Exits(t, 64, "is not open")
+	w.Run("blaunch", append(fakeArgs(""), "--bind-fd", "0")...).Exits(t, 64, "it needs --no-input")
+	w.Run("blaunch", append(fakeArgs(""), "--bind-fd", "2", "--no-input")...).Exits(t, 64, "3 or more, or 0")
 	c := w.Cmd("blaunch", "--wait", "--no-input", "--bind-fd", "0", "--browser", cmdtest.Bin+"/fakebrowser", "-f",
 		"instance.id")
 	in, _ := c.StdinPipe()
@@ -265,9 +265,9 @@ func TestInheritedDescriptors(t *testing.T) {
 	}
 	for args, says := range map[string]string{"--pipe-fd 57": "needs --wait", "--wait --pipe-fd 57": "is not a pipe",
 		"--wait --pipe-fd 2": "3 or more", "--wait --port 0 --pipe-fd 57": "exclude each other"} {
-		w.Run("blaunch", append(fakeArgs(""), strings.Fields(args)...)...).Wants(t, 64, says)
+		w.Run("blaunch", append(fakeArgs(""), strings.Fields(args)...)...).Exits(t, 64, says)
 	}
-	w.Run("sh", "-c", "exec blaunch --bind-fd 7 7</etc/passwd").Wants(t, 64, "is not a pipe, a socket or a terminal")
+	w.Run("sh", "-c", "exec blaunch --bind-fd 7 7</etc/passwd").Exits(t, 64, "is not a pipe, a socket or a terminal")
 }
 
 // Nothing of the working directory is run or read for want of a home.
@@ -300,16 +300,16 @@ func TestStateOfOthers(t *testing.T) {
 	shared := w.Dir + "/shared"
 	os.Mkdir(shared, 0o700)
 	os.Chmod(shared, 0o777|os.ModeSticky)
-	w.Run("env", "BTOOLS_STATE="+shared+"/state.json", cmdtest.Bin+"/bport").Wants(t, 78,
+	w.Run("env", "BTOOLS_STATE="+shared+"/state.json", cmdtest.Bin+"/bport").Exits(t, 78,
 		"can be written by other users")
 	// A link that another user put there is not followed.
 	victim := w.Dir + "/victim"
 	os.WriteFile(victim, []byte("precious"), 0o600)
 	os.Mkdir(w.Dir+"/linked", 0o700)
 	os.Symlink(victim, w.Dir+"/linked/state.json.new")
-	w.Run("env", "BTOOLS_STATE="+w.Dir+"/linked/state.json", cmdtest.Bin+"/bport").Wants(t, 0, "")
+	w.Run("env", "BTOOLS_STATE="+w.Dir+"/linked/state.json", cmdtest.Bin+"/bport").Exits(t, 0, "")
 	os.Symlink(victim, w.Dir+"/linked/other.lock")
-	w.Run("env", "BTOOLS_STATE="+w.Dir+"/linked/other.json", cmdtest.Bin+"/bport").Wants(t, 78, "is not a regular file")
+	w.Run("env", "BTOOLS_STATE="+w.Dir+"/linked/other.json", cmdtest.Bin+"/bport").Exits(t, 78, "is not a regular file")
 	if b, _ := os.ReadFile(victim); string(b) != "precious" {
 		t.Errorf("written through a link: %q", b)
 	}
@@ -317,7 +317,7 @@ func TestStateOfOthers(t *testing.T) {
 	theirs := w.Dir + "/run"
 	os.Mkdir(theirs, 0o700)
 	os.Chown(theirs, 12345, 12345)
-	w.Run("env", "-u", "BTOOLS_STATE", "XDG_RUNTIME_DIR="+theirs, cmdtest.Bin+"/bport").Wants(t, 0, "")
+	w.Run("env", "-u", "BTOOLS_STATE", "XDG_RUNTIME_DIR="+theirs, cmdtest.Bin+"/bport").Exits(t, 0, "")
 	if _, err := os.Stat(theirs + "/btools"); err == nil {
 		t.Error("a directory was made in another user's runtime directory")
 	}
@@ -346,10 +346,10 @@ func TestFlagsOfTheCommand(t *testing.T) {
 func TestNotUTF8(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("blaunch", fakeArgs("", "--profile", w.Dir+"/caf\xe9")...).Wants(t, 64, "is not valid UTF-8")
-	w.Run("blaunch", fakeArgs("", "--arg", "--x=\xe9")...).Wants(t, 64, "is not valid UTF-8")
+	w.Run("blaunch", fakeArgs("", "--profile", w.Dir+"/caf\xe9")...).Exits(t, 64, "is not valid UTF-8")
+	w.Run("blaunch", fakeArgs("", "--arg", "--x=\xe9")...).Exits(t, 64, "is not valid UTF-8")
 	for _, name := range []string{"TMPDIR", "BTOOLS_STATE"} {
-		w.Run("env", name+"="+w.Dir+"/\xe9", cmdtest.Bin+"/bport").Wants(t, 64, name)
+		w.Run("env", name+"="+w.Dir+"/\xe9", cmdtest.Bin+"/bport").Exits(t, 64, name)
 	}
 	if left, _ := filepath.Glob(w.Dir + "/caf*"); len(left) > 0 {
 		t.Errorf("made: %q", left)
@@ -360,7 +360,7 @@ func TestNotUTF8(t *testing.T) {
 func TestNamesOfThings(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("blaunch", fakeArgs("", "--url", "--renderer-cmd-prefix=evil")...).Wants(t, 64, "would take for an option")
+	w.Run("blaunch", fakeArgs("", "--url", "--renderer-cmd-prefix=evil")...).Exits(t, 64, "would take for an option")
 	program, err := os.ReadFile(cmdtest.Bin + "/fakebrowser")
 	if err != nil {
 		t.Fatal(err)
@@ -393,7 +393,7 @@ func TestUnregisteredBrowserIsStopped(t *testing.T) {
 	cmdtest.WriteFile(t, browser, "#!/bin/sh\n"+
 		"flock \"${BTOOLS_STATE%/*}/state.lock\" sed -i 's/\"v\":1/\"v\":2/' \"$BTOOLS_STATE\""+
 		"\nexec "+cmdtest.Bin+"/fakebrowser \"$@\"\n")
-	w.Run("blaunch", "--browser", browser, "--env", "FAKE=slow").Wants(t, 78, "newer btools")
+	w.Run("blaunch", "--browser", browser, "--env", "FAKE=slow").Exits(t, 78, "newer btools")
 	os.Remove(w.Dir + "/state/state.json")
 	w.Clean()
 }
@@ -402,15 +402,15 @@ func TestUnregisteredBrowserIsStopped(t *testing.T) {
 func TestSweepFailsOnce(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bport").Wants(t, 0, "")
+	w.Run("bport").Exits(t, 0, "")
 	os.WriteFile(w.Dir+"/state/state.json", fmt.Appendf(nil,
 		`{"v":1,"instances":[{"id":"inst_1_aaaaaa","supervisor":{"pid":%d,"start":1,"boot":%q},"dirs":["/etc"]}]}`,
 		os.Getpid(), cmdtest.Boot()), 0o600)
-	w.Run("bport").Wants(t, 0, "refused to delete")
+	w.Run("bport").Exits(t, 0, "refused to delete")
 	if r := w.Run("bport"); r.Code != 0 || r.Err != "" {
 		t.Errorf("the second one: %+v", r)
 	}
-	w.Run("blaunch", "gc").Wants(t, 0, "refused to delete")
+	w.Run("blaunch", "gc").Exits(t, 0, "refused to delete")
 	os.Remove(w.Dir + "/state/state.json")
 }
 
@@ -429,7 +429,7 @@ func TestGCSparesTheLiving(t *testing.T) {
 			dir := d + "/btools-" + x.Instance.ID
 			os.Chtimes(dir, old, old)
 		}
-		w.Run("env", "BTOOLS_STATE="+w.Dir+"/b/state.json", "TMPDIR="+long, cmdtest.Bin+"/blaunch", "gc").Wants(t, 0,
+		w.Run("env", "BTOOLS_STATE="+w.Dir+"/b/state.json", "TMPDIR="+long, cmdtest.Bin+"/blaunch", "gc").Exits(t, 0,
 			"")
 		if err := syscall.Kill(x.Instance.PID, 0); err != nil {
 			t.Errorf("the browser is gone: %v", err)
@@ -446,7 +446,7 @@ func TestGCSparesTheLiving(t *testing.T) {
 		}
 	}
 	gc()
-	w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
+	w.Run("blaunch", "stop", x.Instance.ID).Exits(t, 0, "")
 	if left, _ := filepath.Glob("/tmp/btools-" + x.Instance.ID); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -461,7 +461,7 @@ func TestGCSweepsTheDead(t *testing.T) {
 	syscall.Kill(x.Instance.SupervisorPID, syscall.SIGKILL)
 	cmdtest.Until(t, "the supervisor is gone", func() bool { return syscall.Kill(x.Instance.SupervisorPID, 0) != nil })
 	os.RemoveAll(w.Dir + "/state")
-	w.Run("blaunch", "gc").Wants(t, 0, "")
+	w.Run("blaunch", "gc").Exits(t, 0, "")
 	w.Clean()
 }
 
@@ -484,7 +484,7 @@ func TestWaitTellsSystemd(t *testing.T) {
 func TestCommandWithFirefox(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("blaunch", "--browser", "firefox", "--", "true", "{cdp_endpoint}").Wants(t, 64,
+	w.Run("blaunch", "--browser", "firefox", "--", "true", "{cdp_endpoint}").Exits(t, 64,
 		"Firefox speaks WebDriver BiDi, not CDP")
 	r := w.Run("blaunch", "--browser", "firefox", "--timeout", "60s", "--", "sh", "-c",
 		`echo "$BTOOLS_PROTOCOL [$BTOOLS_CDP_URL] $BTOOLS_WS_URL"`)
@@ -500,12 +500,12 @@ func TestForeignProc(t *testing.T) {
 	if r := w.Run("unshare", "-pf", "true"); r.Code != 0 {
 		t.Skip("no PID namespaces here: ", r.Err)
 	}
-	w.Run("unshare", append([]string{"-pf", cmdtest.Bin + "/blaunch"}, fakeArgs("")...)...).Wants(t, 1,
+	w.Run("unshare", append([]string{"-pf", cmdtest.Bin + "/blaunch"}, fakeArgs("")...)...).Exits(t, 1,
 		"belongs to another PID namespace")
 	w.Run("unshare", append([]string{"-pf", "--mount-proc", cmdtest.Bin + "/blaunch"},
 		fakeArgs("", "-f", "instance.pid")...)...)
 	cmdtest.Until(t, "all is gone", func() bool { return len(w.Processes()) == 0 })
-	w.Run("blaunch", "gc").Wants(t, 0, "")
+	w.Run("blaunch", "gc").Exits(t, 0, "")
 }
 
 // A pipeline launches no other browser than the one asked for, and says so
@@ -514,7 +514,7 @@ func TestEmptyPipeline(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	w.Env = append(w.Env, "BTOOLS_BROWSER=")
-	w.Run("sh", "-c", "bfind --type brave | blaunch -").Wants(t, 65, "no record came on standard input")
+	w.Run("sh", "-c", "bfind --type brave | blaunch -").Exits(t, 65, "no record came on standard input")
 	for _, script := range []string{"bfind --type brave | blaunch", "bfind --type brave | bport | blaunch"} {
 		r := w.Run("sh", "-c", script+" -f browser.type")
 		if r.Out != "chromium\n" || !strings.Contains(r.Err, "no brave found") ||
@@ -522,7 +522,7 @@ func TestEmptyPipeline(t *testing.T) {
 			t.Errorf("%s: %+v", script, r)
 		}
 	}
-	w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
+	w.Run("blaunch", "stop", "--all").Exits(t, 0, "")
 }
 
 // Browsers of other programs are theirs to stop.
@@ -538,7 +538,7 @@ func TestOwners(t *testing.T) {
 	if r.Code != 0 || r.Out != mine.Instance.ID+"\n" || !strings.Contains(r.Err, "left running for their owners: 1") {
 		t.Errorf("stop --all: %+v, want %s alone stopped, and one left for its owner", r, mine.Instance.ID)
 	}
-	w.Run("blaunch", "stop", "--force").Wants(t, 64, "--force needs --all")
+	w.Run("blaunch", "stop", "--force").Exits(t, 64, "--force needs --all")
 	r = w.Run("sh", "-c", "blaunch list -f instance.id | blaunch stop -f instance.id")
 	if r.Out != theirs.Instance.ID+"\n" {
 		t.Errorf("IDs on standard input: %+v", r)
@@ -551,7 +551,7 @@ func TestWhoHasThePort(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	x := cmdtest.Parse(t, w.Fake(""))
-	w.Fake("", "--port", strconv.Itoa(x.Instance.Port)).Wants(t, 75,
+	w.Fake("", "--port", strconv.Itoa(x.Instance.Port)).Exits(t, 75,
 		fmt.Sprintf("port %d is taken by the browser %s", x.Instance.Port, x.Instance.ID))
 }
 

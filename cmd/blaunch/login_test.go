@@ -96,13 +96,13 @@ func TestLogin(t *testing.T) {
 			l.wire.AwaitTitle("logged in")
 			// The last thing that the page does is saved, too.
 			l.wire.Ask("Runtime.evaluate", `{"expression":"localStorage.setItem('token', 'last')"}`)
-			l.close().Wants(t, 0, `saved the state "ann" (cookies: 1, origins with storage: 1)`)
+			l.close().Exits(t, 0, `saved the state "ann" (cookies: 1, origins with storage: 1)`)
 			if strings.Contains(l.errs.String(), "s3cret") {
 				t.Errorf("a value of the state is shown:\n%s", l.errs.String())
 			}
 			w.Clean()
 			p := w.Proxy("--isolate")
-			w.Run("bproxy", "session", "new", "x", "--state", "ann").Wants(t, 0, "")
+			w.Run("bproxy", "session", "new", "x", "--state", "ann").Exits(t, 0, "")
 			c := cmdtest.FirstPage(t, p.URL+"/session/x")
 			c.Open(site)
 			c.AwaitTitle("shows ann, last, s3cret-key")
@@ -123,7 +123,7 @@ func TestLoginEnds(t *testing.T) {
 		l := startLogin(w, site+"/login", "--state-save", "ann", unseen)
 		l.wire.AwaitTitle("logged in")
 		l.cmd.Process.Signal(syscall.SIGTERM)
-		l.ends().Wants(t, 0, "saved the state")
+		l.ends().Exits(t, 0, "saved the state")
 		if got := saved(); !strings.Contains(got, "s3cret-cookie") || !strings.Contains(got, "s3cret-token") {
 			t.Errorf("the state is %s", got)
 		}
@@ -136,7 +136,7 @@ func TestLoginEnds(t *testing.T) {
 		l.cmd.Process.Kill()
 		l.ends()
 		cmdtest.Until(t, "the browser has ended", func() bool { return len(w.Processes()) == 0 })
-		w.Run("blaunch", "gc").Wants(t, 0, "")
+		w.Run("blaunch", "gc").Exits(t, 0, "")
 		if got := saved(); got != before {
 			t.Errorf("the state is %s, want it as it was", got)
 		}
@@ -144,7 +144,7 @@ func TestLoginEnds(t *testing.T) {
 	})
 	t.Run("nothing to save", func(t *testing.T) {
 		l := startLogin(w, site+"/", "--state-save", "ann", unseen, "--no-default-args")
-		l.close().Wants(t, 1, `cannot save the state "ann": no page has set a cookie or stored anything`)
+		l.close().Exits(t, 1, `cannot save the state "ann": no page has set a cookie or stored anything`)
 		if got := saved(); got != before {
 			t.Errorf("the state is %s, want it as it was", got)
 		}
@@ -155,7 +155,7 @@ func TestLoginEnds(t *testing.T) {
 			fmt.Sprintf(`echo {cdp_endpoint}; while ! test -e %s/go; do sleep 0.1; done; exit 3`, w.Dir))
 		l.wire.AwaitTitle("logged in")
 		cmdtest.WriteFile(t, w.Dir+"/go", "")
-		l.ends().Wants(t, 3, `saved the state "bob"`)
+		l.ends().Exits(t, 3, `saved the state "bob"`)
 		w.Clean()
 	})
 	t.Run("a full disk", func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestLoginEnds(t *testing.T) {
 		l.wire.AwaitTitle("logged in")
 		fill(0)
 		l.cmd.Process.Signal(syscall.SIGTERM)
-		l.ends().Wants(t, 1, "no space left on device")
+		l.ends().Exits(t, 1, "no space left on device")
 		w.Clean()
 	})
 }
@@ -175,15 +175,15 @@ func TestLoginRefuses(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
-	w.Run("blaunch", "--state-save", "ann").Wants(t, 64, "--state-save needs --no-headless")
-	w.Run("blaunch", "--headless", "--state-save", "ann").Wants(t, 64, "--state-save needs --no-headless")
-	w.Run("blaunch", "--no-headless", "--state-save", "../ann").Wants(t, 64, "not the name of a state")
+	w.Run("blaunch", "--state-save", "ann").Exits(t, 64, "--state-save needs --no-headless")
+	w.Run("blaunch", "--headless", "--state-save", "ann").Exits(t, 64, "--state-save needs --no-headless")
+	w.Run("blaunch", "--no-headless", "--state-save", "../ann").Exits(t, 64, "not the name of a state")
 	for _, b := range []string{"firefox", "chrome-headless-shell"} {
-		w.Run("blaunch", "--no-headless", "--state-save", "ann", "--browser", b).Wants(t, 64, "not "+b)
+		w.Run("blaunch", "--no-headless", "--state-save", "ann", "--browser", b).Exits(t, 64, "not "+b)
 	}
-	w.Run("blaunch", "--no-headless", "--state-save", "ann", "--browser", "chromium").Wants(t, 69, "no display")
+	w.Run("blaunch", "--no-headless", "--state-save", "ann", "--browser", "chromium").Exits(t, 69, "no display")
 	cmdtest.WriteFile(t, w.Dir+"/file", "")
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/file")
-	w.Run("blaunch", "--no-headless", "--state-save", "ann").Wants(t, 1, "cannot save a state")
+	w.Run("blaunch", "--no-headless", "--state-save", "ann").Exits(t, 1, "cannot save a state")
 	w.Clean()
 }

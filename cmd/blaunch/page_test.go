@@ -32,7 +32,7 @@ func TestPageLoads(t *testing.T) {
 			_, pages := cmdtest.Get(t, "GET", strings.TrimSpace(r.Out)+"/json/list")
 			return strings.Contains(pages, "page,1280,720,false")
 		})
-		w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
+		w.Run("blaunch", "stop", "--all").Exits(t, 0, "")
 		c.Wait()
 		if strings.Contains(errs.String(), "rash") {
 			t.Errorf("%s:\n%s", typ, errs.String())

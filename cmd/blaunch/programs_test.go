@@ -38,9 +38,9 @@ func TestPipelineOnRealBrowsers(t *testing.T) {
 			if l := cmdtest.Parse(t, w.Run("blaunch", "list")); l.Instance != x.Instance {
 				t.Errorf("list says %+v, not %+v", l, x)
 			}
-			w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
+			w.Run("blaunch", "stop", x.Instance.ID).Exits(t, 0, "")
 			w.Clean()
-			w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "is not running")
+			w.Run("blaunch", "stop", x.Instance.ID).Exits(t, 0, "is not running")
 		})
 	}
 }
@@ -55,7 +55,7 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 		t.Errorf("the browser is %+v, want the fake one", x.Browser)
 	}
 	r := w.Run("blaunch", "stop", "--all")
-	r.Wants(t, 0, "")
+	r.Exits(t, 0, "")
 	if r.Err != "" {
 		t.Errorf("not quiet: %s", r.Err)
 	}
@@ -197,10 +197,10 @@ func TestCommand(t *testing.T) {
 		t.Errorf("%+v; want exit 7, and the same port and address in arguments and environment", r)
 	}
 	w.Clean()
-	w.Run("blaunch", "--", "sh", "-c", "kill -9 $$").Wants(t, 137, "")
-	w.Run("blaunch", "--", w.Dir+"/none").Wants(t, 127, "not found")
-	w.Run("blaunch", "--", "/etc/passwd").Wants(t, 126, "permission denied")
-	w.Run("blaunch", "--").Wants(t, 64, "no command")
+	w.Run("blaunch", "--", "sh", "-c", "kill -9 $$").Exits(t, 137, "")
+	w.Run("blaunch", "--", w.Dir+"/none").Exits(t, 127, "not found")
+	w.Run("blaunch", "--", "/etc/passwd").Exits(t, 126, "permission denied")
+	w.Run("blaunch", "--").Exits(t, 64, "no command")
 	w.Clean()
 	c := w.Cmd("blaunch", "--browser", cmdtest.Bin+"/fakebrowser", "--", "sh", "-c",
 		`trap "exit 9" TERM; echo ready; while :; do sleep 0.01; done`)
@@ -245,7 +245,7 @@ func TestFakeBrowsers(t *testing.T) {
 	} {
 		t.Run(c.fake, func(t *testing.T) {
 			w := cmdtest.New(t)
-			w.Fake(c.fake, c.args...).Wants(t, c.code, c.message)
+			w.Fake(c.fake, c.args...).Exits(t, c.code, c.message)
 			w.Clean()
 		})
 	}
@@ -253,7 +253,7 @@ func TestFakeBrowsers(t *testing.T) {
 		t.Run(f, func(t *testing.T) {
 			w := cmdtest.New(t)
 			x := cmdtest.Parse(t, w.Fake(f))
-			w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
+			w.Run("blaunch", "stop", x.Instance.ID).Exits(t, 0, "")
 			w.Clean()
 		})
 	}
@@ -269,7 +269,7 @@ func TestSweepFindsDaemon(t *testing.T) {
 	cmdtest.Until(t, "the supervisor is gone", func() bool {
 		return !strings.Contains(strings.Join(w.Processes(), "\n"), "supervise")
 	})
-	w.Run("bport").Wants(t, 0, "") // whoever takes the lock sweeps
+	w.Run("bport").Exits(t, 0, "") // whoever takes the lock sweeps
 	w.Clean()
 }
 
@@ -277,29 +277,29 @@ func TestBadInput(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	for _, p := range []string{"bport", "bfind", "blaunch"} {
-		w.Pipe("garbage\n", p).Wants(t, 65, "line 1 of the input is not a record")
-		w.Pipe("\x00\xff\x01\n", p).Wants(t, 65, "is not a record")
-		w.Pipe(strings.Repeat("x", 2<<20), p).Wants(t, 65, "longer than 1048576 bytes")
-		w.Pipe(`{"v":99}`, p).Wants(t, 65, "update btools")
-		w.Run(p, "--nonsense").Wants(t, 64, "see "+p+" --help")
-		w.Run(p, "-f", "instance.nonsense").Wants(t, 64, "no record has a field")
-		w.Run(p, "--output", "xml").Wants(t, 64, "--output is json or table")
+		w.Pipe("garbage\n", p).Exits(t, 65, "line 1 of the input is not a record")
+		w.Pipe("\x00\xff\x01\n", p).Exits(t, 65, "is not a record")
+		w.Pipe(strings.Repeat("x", 2<<20), p).Exits(t, 65, "longer than 1048576 bytes")
+		w.Pipe(`{"v":99}`, p).Exits(t, 65, "update btools")
+		w.Run(p, "--nonsense").Exits(t, 64, "see "+p+" --help")
+		w.Run(p, "-f", "instance.nonsense").Exits(t, 64, "no record has a field")
+		w.Run(p, "--output", "xml").Exits(t, 64, "--output is json or table")
 	}
-	w.Pipe(`{"browser":{"type":"chrome"}}`, "blaunch").Wants(t, 65, "has no path")
-	w.Pipe(`{"browser":7}`, "blaunch").Wants(t, 65, "browser")
-	w.Pipe(`{"port":"x"}`, "blaunch").Wants(t, 65, "port")
-	w.Run("blaunch", "lst").Wants(t, 64, "did you mean list?")
-	w.Run("blaunch", "--headless", "list").Wants(t, 64, "put it first")
-	w.Run("blaunch", "stop", "nonsense").Wants(t, 64, "is not the ID of a browser")
-	w.Run("blaunch", "--browser", "brave").Wants(t, 69, "no brave is installed")
-	w.Run("blaunch", "--browser", "/etc/passwd").Wants(t, 69, "not executable")
-	w.Run("blaunch", "--window-size", "big").Wants(t, 64, "--window-size")
-	w.Run("blaunch", "--bind-pid", "999999999").Wants(t, 64, "no such process")
-	w.Run("bfind", "--path", w.Dir+"/none").Wants(t, 69, "no such file")
-	w.Run("bport", "--range", "9-1").Wants(t, 64, "--range")
-	w.Run("bport", "--reserve", "25h").Wants(t, 64, "--reserve is 0s to 24h")
-	w.Run("sh", "-c", "ulimit -n 5; exec bport").Wants(t, 1, "hint: allow more open files")
-	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "there are no traces in "+w.Dir)
+	w.Pipe(`{"browser":{"type":"chrome"}}`, "blaunch").Exits(t, 65, "has no path")
+	w.Pipe(`{"browser":7}`, "blaunch").Exits(t, 65, "browser")
+	w.Pipe(`{"port":"x"}`, "blaunch").Exits(t, 65, "port")
+	w.Run("blaunch", "lst").Exits(t, 64, "did you mean list?")
+	w.Run("blaunch", "--headless", "list").Exits(t, 64, "put it first")
+	w.Run("blaunch", "stop", "nonsense").Exits(t, 64, "is not the ID of a browser")
+	w.Run("blaunch", "--browser", "brave").Exits(t, 69, "no brave is installed")
+	w.Run("blaunch", "--browser", "/etc/passwd").Exits(t, 69, "not executable")
+	w.Run("blaunch", "--window-size", "big").Exits(t, 64, "--window-size")
+	w.Run("blaunch", "--bind-pid", "999999999").Exits(t, 64, "no such process")
+	w.Run("bfind", "--path", w.Dir+"/none").Exits(t, 69, "no such file")
+	w.Run("bport", "--range", "9-1").Exits(t, 64, "--range")
+	w.Run("bport", "--reserve", "25h").Exits(t, 64, "--reserve is 0s to 24h")
+	w.Run("sh", "-c", "ulimit -n 5; exec bport").Exits(t, 1, "hint: allow more open files")
+	w.Run("bproxy", "har", w.Dir).Exits(t, 65, "there are no traces in "+w.Dir)
 	w.Clean()
 }
 
@@ -320,26 +320,26 @@ func TestPortTakenAndProfileInUse(t *testing.T) {
 	if _, err := os.Stat(w.Dir + "/p"); err == nil {
 		t.Error("its profile has another name: Chrome trims its arguments")
 	}
-	w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
+	w.Run("blaunch", "stop", x.Instance.ID).Exits(t, 0, "")
 	x = cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p"))
-	w.Run("blaunch", "--port", fmt.Sprint(x.Instance.Port)).Wants(t, 75,
+	w.Run("blaunch", "--port", fmt.Sprint(x.Instance.Port)).Exits(t, 75,
 		fmt.Sprintf("port %d is taken", x.Instance.Port))
-	w.Run("blaunch", "--profile", w.Dir+"/p").Wants(t, 75, "blaunch stop "+x.Instance.ID)
-	w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
+	w.Run("blaunch", "--profile", w.Dir+"/p").Exits(t, 75, "blaunch stop "+x.Instance.ID)
+	w.Run("blaunch", "stop", "--all").Exits(t, 0, "")
 	w.Clean()
 	theirs := cmdtest.Parse(t, w.Run("blaunch", append(fakeArgs(""), "--profile", w.Dir+"/q", "--owner", "bmcp 7")...))
 	r := w.Run("blaunch", append(fakeArgs(""), "--profile", w.Dir+"/q")...)
-	if r.Wants(t, 75, " for bmcp 7"); strings.Contains(r.Err, "blaunch stop") || !strings.Contains(r.Err, "--state") {
+	if r.Exits(t, 75, " for bmcp 7"); strings.Contains(r.Err, "blaunch stop") || !strings.Contains(r.Err, "--state") {
 		t.Errorf("whoever wants the profile of another program is advised %s", r.Err)
 	}
-	w.Run("blaunch", "stop", theirs.Instance.ID).Wants(t, 0, "")
+	w.Run("blaunch", "stop", theirs.Instance.ID).Exits(t, 0, "")
 	// A container that is gone has left Chrome's lock behind, also one with this
 	// host's name, where the number is now a program's that is not a browser.
 	host, _ := os.Hostname()
 	for _, lock := range []string{"elsewhere-1", fmt.Sprintf("%s-%d", host, os.Getpid())} {
 		os.Symlink(lock, w.Dir+"/p/SingletonLock")
 		x = cmdtest.Parse(t, w.Run("blaunch", "--profile", w.Dir+"/p"))
-		w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
+		w.Run("blaunch", "stop", x.Instance.ID).Exits(t, 0, "")
 	}
 	if _, err := os.Stat(w.Dir + "/p/Default"); err != nil {
 		t.Errorf("the profile is not kept: %v", err)
@@ -354,7 +354,7 @@ func TestStateFaults(t *testing.T) {
 	for _, bad := range []string{"garbage", `{"v":1,"instances":[{"id`, "", "\x00"} {
 		for _, do := range []func(){
 			func() { os.WriteFile(file, []byte(bad), 0o600) },
-			func() { w.Run("bport").Wants(t, 0, "is damaged") },
+			func() { w.Run("bport").Exits(t, 0, "is damaged") },
 			func() { os.RemoveAll(w.Dir + "/state") },
 		} {
 			do()
@@ -362,34 +362,34 @@ func TestStateFaults(t *testing.T) {
 				t.Errorf("the browser is lost with the file %q", bad)
 			}
 		}
-		w.Run("bport").Wants(t, 0, "")
+		w.Run("bport").Exits(t, 0, "")
 	}
 	os.RemoveAll(w.Dir + "/state")
-	w.Run("blaunch", "stop", x.Instance.ID).Wants(t, 0, "")
+	w.Run("blaunch", "stop", x.Instance.ID).Exits(t, 0, "")
 	w.Clean()
 	os.WriteFile(file, []byte(`{"v":2}`), 0o600)
-	w.Run("bport").Wants(t, 78, "newer btools")
-	w.Run("blaunch").Wants(t, 78, "newer btools")
+	w.Run("bport").Exits(t, 78, "newer btools")
+	w.Run("blaunch").Exits(t, 78, "newer btools")
 	// A recycled pid: a living process, another start time.
 	os.WriteFile(file, fmt.Appendf(nil,
 		`{"v":1,"instances":[{"id":"inst_1_aaaaaa","supervisor":{"pid":%d,"start":1,"boot":%q},"dirs":["/etc"]}]}`,
 		os.Getpid(), cmdtest.Boot()), 0o600)
-	w.Run("bport").Wants(t, 0, "refused to delete")
+	w.Run("bport").Exits(t, 0, "refused to delete")
 	os.Remove(file)
 	os.Chown(w.Dir+"/state", 12345, 12345)
-	w.Run("bport").Wants(t, 78, "belongs to another user")
+	w.Run("bport").Exits(t, 78, "belongs to another user")
 	os.Chown(w.Dir+"/state", 0, 0)
 }
 
 func TestClosedStreams(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("sh", "-c", "blaunch >/dev/full").Wants(t, 1, "cannot write the result")
+	w.Run("sh", "-c", "blaunch >/dev/full").Exits(t, 1, "cannot write the result")
 	w.Clean()
 	if r := w.Run("sh", "-c", "blaunch <&- 2>&- | grep -c instance"); r.Out != "1\n" {
 		t.Errorf("with closed descriptors: %+v, want a record", r)
 	}
-	w.Run("sh", "-c", "bport >/dev/full").Wants(t, 1, "cannot write the result")
+	w.Run("sh", "-c", "bport >/dev/full").Exits(t, 1, "cannot write the result")
 }
 
 func TestPortsAreDistinct(t *testing.T) {
@@ -419,5 +419,5 @@ func TestPortsAreDistinct(t *testing.T) {
 		t.Errorf("%d ports, want 300", len(seen))
 	}
 	r := w.Run("bport", "-n", "3", "--range", "47001-47002")
-	r.Wants(t, 75, "no free port left in 47001-47002")
+	r.Exits(t, 75, "no free port left in 47001-47002")
 }

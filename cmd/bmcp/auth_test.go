@@ -182,7 +182,7 @@ func TestMCPAuth(t *testing.T) {
 		{[]string{}, "name one child"}, {[]string{"erp", "--config", config}, "no child is named erp"},
 		{[]string{"builtin"}, "runs on this machine"}, {[]string{"x=https:///mcp"}, "is not a URL"},
 	} {
-		w.Run("bmcp", append([]string{"auth"}, c.args...)...).Wants(t, 64, c.want)
+		w.Run("bmcp", append([]string{"auth"}, c.args...)...).Exits(t, 64, c.want)
 	}
 	if code, said := login(t, bmcp("auth", "crm", "--config", config), "&refuse=1"); code != 1 ||
 		!strings.Contains(said, "access_denied") {

@@ -133,7 +133,7 @@ func TestMCPBulkTasksOfPool(t *testing.T) {
 			if s := task(m, second); !strings.Contains(s.StatusMessage, "waits for 1") {
 				t.Errorf("%+v, want that it waits", s)
 			}
-			w.Run("bpool", "release", "--all").Wants(t, 0, "")
+			w.Run("bpool", "release", "--all").Exits(t, 0, "")
 			says(m, first, "failed: INSTANCE_DISCONNECTED")
 			says(m, second, "failed: INSTANCE_DISCONNECTED")
 			third := bulkTask(m, zero, quick, silent)

@@ -109,8 +109,8 @@ func TestCallSurroundings(t *testing.T) {
 	if s := callSessions(w); len(s) != 4 {
 		t.Errorf("the sessions are %+v", s)
 	}
-	w.Run("bmcp", "end", "b").Wants(t, 0, "")
-	w.Run("bmcp", "end", "b").Wants(t, 69, "no session named b")
-	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+	w.Run("bmcp", "end", "b").Exits(t, 0, "")
+	w.Run("bmcp", "end", "b").Exits(t, 69, "no session named b")
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 	w.Clean()
 }

@@ -126,12 +126,12 @@ func TestCall(t *testing.T) {
 
 	sameSession(w, "Page /a")
 
-	w.Run("bmcp", "call").Wants(t, 64, "name a tool")
-	w.Run("bmcp", "call", "navigat", site).Wants(t, 64, "did you mean navigate?")
-	w.Run("bmcp", "call", "navigate", site, "urll=x").Wants(t, 64, "bmcp call navigate URL")
-	w.Run("bmcp", "call", "click", "e999999").Wants(t, 1, "e999999")
-	w.Run("bmcp", "call", "--state", "none", "snapshot").Wants(t, 64, "bmcp end")
-	w.Pipe("[1]", "bmcp", "call", "evaluate", "-").Wants(t, 65, "not a JSON object")
+	w.Run("bmcp", "call").Exits(t, 64, "name a tool")
+	w.Run("bmcp", "call", "navigat", site).Exits(t, 64, "did you mean navigate?")
+	w.Run("bmcp", "call", "navigate", site, "urll=x").Exits(t, 64, "bmcp call navigate URL")
+	w.Run("bmcp", "call", "click", "e999999").Exits(t, 1, "e999999")
+	w.Run("bmcp", "call", "--state", "none", "snapshot").Exits(t, 64, "bmcp end")
+	w.Pipe("[1]", "bmcp", "call", "evaluate", "-").Exits(t, 65, "not a JSON object")
 	if out := w.Run("bmcp", "call", "click", "--help").Out; !strings.Contains(out, "bmcp call click TARGET") {
 		t.Errorf("the help of a tool is %q", out)
 	}
@@ -166,11 +166,11 @@ func TestCall(t *testing.T) {
 	checkAlone(t, w, site, dir)
 	checkCut(t, w, site)
 
-	w.Run("bmcp", "end").Wants(t, 0, "")
+	w.Run("bmcp", "end").Exits(t, 0, "")
 	if s := callSessions(w); len(s) != 0 {
 		t.Errorf("after the end the sessions are %+v", s)
 	}
-	w.Run("bmcp", "end", "other").Wants(t, 69, "no session named other")
+	w.Run("bmcp", "end", "other").Exits(t, 69, "no session named other")
 }
 
 // sameSession has agents' ways to run a command name the page of the session: with and without a pipe, each in a
@@ -250,7 +250,7 @@ func TestCallPictures(t *testing.T) {
 			t.Errorf("%s: the terminal shows %.300q", words, shown)
 		}
 	}
-	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }
 
 // onTerminal returns what a command of the shell shows on a terminal.
@@ -294,7 +294,7 @@ func TestCallOwners(t *testing.T) {
 		!strings.Contains(r.Err, "it belonged to agent") {
 		t.Errorf("the next agent is told %s", r.Err)
 	}
-	w.Run("bmcp", "end", "both").Wants(t, 0, "")
+	w.Run("bmcp", "end", "both").Exits(t, 0, "")
 }
 
 // Of calls that race one starts the service; one whose call is cancelled disturbs no other; and a service that is
@@ -344,7 +344,7 @@ func TestCallFaults(t *testing.T) {
 	pid := f.Calls[0].Process.PID
 	syscall.Kill(pid, syscall.SIGSTOP)
 	for _, args := range [][]string{{"call", "--session", "s1", "snapshot"}, {"sessions"}, {"end", "--all"}} {
-		all.Go(func() { w.Run("bmcp", args...).Wants(t, 75, fmt.Sprintf("pid %d is suspended", pid)) })
+		all.Go(func() { w.Run("bmcp", args...).Exits(t, 75, fmt.Sprintf("pid %d is suspended", pid)) })
 	}
 	all.Wait()
 	syscall.Kill(pid, syscall.SIGKILL)
@@ -355,7 +355,7 @@ func TestCallFaults(t *testing.T) {
 	if r.Code != 0 || !strings.Contains(r.Out, "about:blank") || !strings.Contains(r.Err, site+"/s1") {
 		t.Errorf("after the service was killed: exit %d\n%s%s", r.Code, r.Out, r.Err)
 	}
-	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }
 
 // A full disk keeps a call from what it has to write, which it says, and from nothing else.
@@ -377,7 +377,7 @@ func TestCallFullDisk(t *testing.T) {
 		}
 	}
 	fill(state)
-	w.Run("bmcp", "call", "--session", "s", "navigate", site+"/a").Wants(t, 1, "no space left on device")
+	w.Run("bmcp", "call", "--session", "s", "navigate", site+"/a").Exits(t, 1, "no space left on device")
 	os.Remove(state + "/fill")
 	called(w, "--session", "s", "navigate", site+"/a")
 	fill(state)
@@ -395,7 +395,7 @@ func TestCallFullDisk(t *testing.T) {
 		t.Errorf("it leaves %q", left)
 	}
 	os.Remove(state + "/fill")
-	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }
 
 func TestCallBatch(t *testing.T) {
@@ -414,5 +414,5 @@ func TestCallBatch(t *testing.T) {
 	if n := strings.Count(r.Out, "\n"); n != 1 || r.Code != 64 {
 		t.Errorf("with --bail: exit %d\n%s%s", r.Code, r.Out, r.Err)
 	}
-	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }

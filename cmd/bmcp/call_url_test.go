@@ -56,7 +56,7 @@ func TestCallAtURL(t *testing.T) {
 	run := func(code int, want string, args ...string) {
 		t.Helper()
 		c := w.Run("bmcp", append([]string{"call"}, args...)...)
-		c.Wants(t, code, want)
+		c.Exits(t, code, want)
 		said += c.Out + c.Err
 	}
 
@@ -118,7 +118,7 @@ func TestCallAtURL(t *testing.T) {
 		}
 	}
 
-	w.Run("bmcp", "end").Wants(t, 0, "")
+	w.Run("bmcp", "end").Exits(t, 0, "")
 	if got := counts(); got != "1 begun, 1 ended" {
 		t.Errorf("after the end, at the server are %s", got)
 	}
@@ -131,6 +131,6 @@ func TestCallAtURL(t *testing.T) {
 	_, stop = w.ServeMCP(nil, append(server, "--http", to.Host)...)
 	run(0, "", there...)
 	stop()
-	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 	w.Clean()
 }

@@ -30,7 +30,7 @@ func checkAlone(t *testing.T, w *World, site, dir string) {
 		{"coordinator_status", "{", ""},
 	} {
 		file := filepath.Join(dir, "saved")
-		w.Run("sh", "-c", "bmcp call --save "+file+" "+test.call).Wants(t, 0, "")
+		w.Run("sh", "-c", "bmcp call --save "+file+" "+test.call).Exits(t, 0, "")
 		saved, err := os.ReadFile(file)
 		os.Remove(file)
 		if test.whole != "" && string(saved) != test.whole || !strings.HasPrefix(string(saved), test.begins) ||
@@ -54,10 +54,10 @@ func checkAlone(t *testing.T, w *World, site, dir string) {
 			t.Errorf("%v: exit %d, a file: %v\n%s", call, r.Code, err == nil, r.Err)
 		}
 	}
-	w.Run("bmcp", "call", "--raw", "hover", "h1").Wants(t, 0, "")
+	w.Run("bmcp", "call", "--raw", "hover", "h1").Exits(t, 0, "")
 	for _, words := range []string{"--raw --save x", "--raw --output json", "--raw --max-inline 1k", "--save=",
 		"-f title"} {
-		w.Run("sh", "-c", "bmcp call snapshot "+words).Wants(t, 64, "hint")
+		w.Run("sh", "-c", "bmcp call snapshot "+words).Exits(t, 64, "hint")
 	}
 }
 

@@ -23,7 +23,7 @@ func TestCallBatchLongLine(t *testing.T) {
 			t.Errorf("exit %d\n%.1000s%s", r.Code, r.Out, r.Err)
 		}
 	}
-	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }
 
 // The name of a session has a rule, and an empty one, such as that of a variable that is not set, means none.
@@ -39,26 +39,26 @@ func TestCallSessionNames(t *testing.T) {
 		}
 	}
 	w.Env = append(w.Env, "BTOOLS_SESSION=")
-	w.Run("bmcp", "end").Wants(t, 0, "there is no session to end")
+	w.Run("bmcp", "end").Exits(t, 0, "there is no session to end")
 }
 
 // A tool of a child that could not be started is not there, and the error says why.
 func TestCallOfMissingChild(t *testing.T) {
 	t.Parallel()
 	w := New(t)
-	w.Run("bmcp", "call", "--mcp", "/nothere/server", "tool").Wants(t, 69, `there is no tool "tool"; `)
-	w.Run("bmcp", "end").Wants(t, 0, "")
+	w.Run("bmcp", "call", "--mcp", "/nothere/server", "tool").Exits(t, 69, `there is no tool "tool"; `)
+	w.Run("bmcp", "end").Exits(t, 0, "")
 }
 
 // The exit code of a call says that there is no browser.
 func TestCallWithoutBrowser(t *testing.T) {
 	t.Parallel()
 	w := New(t)
-	w.Run("bmcp", "call", "--browser", w.Dir+"/nothere", "snapshot").Wants(t, 69, "nothere")
+	w.Run("bmcp", "call", "--browser", w.Dir+"/nothere", "snapshot").Exits(t, 69, "nothere")
 	if r := w.Pipe("snapshot\n", "bmcp", "call", "--batch", "--browser", w.Dir+"/nothere"); r.Code != 69 {
 		t.Errorf("a batch: exit %d\n%s", r.Code, r.Out)
 	}
-	w.Run("bmcp", "end").Wants(t, 0, "")
+	w.Run("bmcp", "end").Exits(t, 0, "")
 }
 
 // Files of a directory whose name is not UTF-8 are those of a call in it.
@@ -77,5 +77,5 @@ func TestCallInOddDirectory(t *testing.T) {
 	if _, err := os.Stat(dir + "/page.png"); err != nil {
 		t.Error(err)
 	}
-	w.Run("bmcp", "end", "--all").Wants(t, 0, "")
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }

@@ -187,10 +187,10 @@ func TestMCPMissingCommandIsNotFetched(t *testing.T) {
 	notes := w.Dir + "/npx-was-given"
 	cmdtest.WriteFile(t, w.Dir+"/bin/npx", "#!/bin/sh\necho \"$@\" >>'"+notes+"'\nexit 1\n")
 	w.Env = append(w.Env, "PATH="+w.Dir+"/bin:"+cmdtest.Bin+":/usr/bin:/bin")
-	w.Run("bmcp", "--", "nonesuch-uvx", "mcp-server-fetch").Wants(t, 127, "cannot run nonesuch-uvx: not found")
-	w.Run("bmcp", "--", w.Dir).Wants(t, 126, w.Dir)
+	w.Run("bmcp", "--", "nonesuch-uvx", "mcp-server-fetch").Exits(t, 127, "cannot run nonesuch-uvx: not found")
+	w.Run("bmcp", "--", w.Dir).Exits(t, 126, w.Dir)
 	cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.a]\ncommand = [\"nonesuch-python2\", \"server.py\"]\n")
-	w.Run("bmcp", "--config", w.Dir+"/c.toml").Wants(t, 127, "cannot run nonesuch-python2: not found")
+	w.Run("bmcp", "--config", w.Dir+"/c.toml").Exits(t, 127, "cannot run nonesuch-python2: not found")
 	m := w.MCP(nil, "--mcp", "nonesuch-python2 server.py", "--mcp", "DEBUG=1 node server.js", "--mcp", "dir="+w.Dir)
 	r := m.Tool("nonesuch", "{}")
 	for _, want := range []string{"cannot run nonesuch-python2: not found on PATH; for an npm package, write npx " +
@@ -471,13 +471,13 @@ func TestMCPConfig(t *testing.T) {
 		!strings.Contains(r.Out, `"url": "http://127.0.0.1:8931/mcp"`) || !strings.Contains(r.Err, "TOKEN") {
 		t.Errorf("%+v", r)
 	}
-	w.Run("bmcp", "config", "claude-desktop", "--", "--http", "8931").Wants(t, 64, "leave out --http")
-	w.Run("bmcp", "config", "cursor", "--", "--http", "0").Wants(t, 64, "name one")
+	w.Run("bmcp", "config", "claude-desktop", "--", "--http", "8931").Exits(t, 64, "leave out --http")
+	w.Run("bmcp", "config", "cursor", "--", "--http", "0").Exits(t, 64, "name one")
 	// The built-in server is a child of a file as well, whatever its name: it has these tools.
 	cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.own]\nmcp = \"builtin\"\n")
-	w.Run("bmcp", "config", "cursor", "--", "--config", w.Dir+"/c.toml", "--tools", "core").Wants(t, 0, "")
-	w.Run("bmcp", "config", "codex", "--link").Wants(t, 64, "has no links")
-	w.Run("bmcp", "config", "cline").Wants(t, 0, "~/.cline/data/settings/cline_mcp_settings.json") // also in an editor
+	w.Run("bmcp", "config", "cursor", "--", "--config", w.Dir+"/c.toml", "--tools", "core").Exits(t, 0, "")
+	w.Run("bmcp", "config", "codex", "--link").Exits(t, 64, "has no links")
+	w.Run("bmcp", "config", "cline").Exits(t, 0, "~/.cline/data/settings/cline_mcp_settings.json") // also in an editor
 	if r := w.Run("bmcp", "config", "vscode", "--link"); r.Code != 0 ||
 		!strings.HasPrefix(r.Out, "vscode:mcp/install?%7B") {
 		t.Errorf("%+v", r)
@@ -486,19 +486,19 @@ func TestMCPConfig(t *testing.T) {
 	file := w.Dir + "/.gemini/settings.json"
 	mine := "{\n  // mine\n  \"theme\": \"dark\"\n}\n"
 	cmdtest.WriteFile(t, file, mine)
-	w.Run("bmcp", "config", "gemini-cli", "--write").Wants(t, 64, "give --yes")
+	w.Run("bmcp", "config", "gemini-cli", "--write").Exits(t, 64, "give --yes")
 	if b, _ := os.ReadFile(file); string(b) != mine {
 		t.Errorf("without --yes it is %s", b)
 	}
-	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Wants(t, 0, `+   "mcpServers"`)
+	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Exits(t, 0, `+   "mcpServers"`)
 	b, _ := os.ReadFile(file)
 	if copied, _ := os.ReadFile(file + ".bak"); string(copied) != mine || !strings.HasPrefix(string(b), mine[:29]) ||
 		!strings.Contains(string(b), `"command": "`+cmdtest.Bin+`/bmcp"`) {
 		t.Errorf("the file is\n%s\nits copy\n%s", b, copied)
 	}
-	w.Run("bmcp", "config", "gemini-cli", "--write").Wants(t, 0, "has this entry")
+	w.Run("bmcp", "config", "gemini-cli", "--write").Exits(t, 0, "has this entry")
 	cmdtest.WriteFile(t, file, "{")
-	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Wants(t, 65, "cannot merge the entry")
+	w.Run("bmcp", "config", "gemini-cli", "--write", "--yes").Exits(t, 65, "cannot merge the entry")
 	// A file of another form than the usual ones stays, and the entry is shown. A link stays one.
 	owner := os.Getuid()
 	if owner == 0 {
@@ -519,7 +519,7 @@ func TestMCPConfig(t *testing.T) {
 		t.Errorf("a file that is refused has become %s", b)
 	}
 	cmdtest.WriteFile(t, dotfiles, "[mcp_servers.browser] # mine\ncommand = \"old\"\n")
-	w.Run("bmcp", "config", "codex", "--write", "--yes").Wants(t, 0, "the entry is in "+dotfiles)
+	w.Run("bmcp", "config", "codex", "--write", "--yes").Exits(t, 0, "the entry is in "+dotfiles)
 	b, _ = os.ReadFile(w.Dir + "/.codex/config.toml")
 	if st, err := os.Stat(dotfiles); err != nil || st.Mode() != 0o640 ||
 		int(st.Sys().(*syscall.Stat_t).Uid) != owner || strings.Contains(string(b), "old") ||
@@ -527,8 +527,8 @@ func TestMCPConfig(t *testing.T) {
 		t.Errorf("%v %v: the file that a link leads to is\n%s", st, err, b)
 	}
 	os.Remove(dotfiles)
-	w.Run("bmcp", "config", "codex", "--write", "--yes").Wants(t, 1, "cannot read the configuration of codex")
-	w.Run("bmcp", "config", "zed", "--write", "--yes").Wants(t, 0, "the entry is in "+w.Dir) // a new file
+	w.Run("bmcp", "config", "codex", "--write", "--yes").Exits(t, 1, "cannot read the configuration of codex")
+	w.Run("bmcp", "config", "zed", "--write", "--yes").Exits(t, 0, "the entry is in "+w.Dir) // a new file
 	if b, _ := os.ReadFile(w.Dir + "/.config/zed/settings.json"); !strings.Contains(string(b), `"context_servers"`) {
 		t.Errorf("%s", b)
 	}
@@ -599,7 +599,7 @@ func TestMCPChildAtURL(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://u:s3cret@example.com/mcp?key=s3cret": "has a user and a password", "https://": "is not a URL"} {
 		r := w.Run("bmcp", "--mcp", text)
-		if r.Wants(t, 64, want); strings.Contains(r.Err, "s3cret") {
+		if r.Exits(t, 64, want); strings.Contains(r.Err, "s3cret") {
 			t.Errorf("%s", r.Err)
 		}
 	}
@@ -609,7 +609,7 @@ func TestMCPChildAtURL(t *testing.T) {
 		"mcp = \"builtin\"\nurl = \"https://example.com\"":         "has one of command, mcp and url",
 	} {
 		cmdtest.WriteFile(t, w.Dir+"/c.toml", "[child.far]\n"+table+"\n")
-		w.Run("bmcp", "--config", w.Dir+"/c.toml").Wants(t, 78, want)
+		w.Run("bmcp", "--config", w.Dir+"/c.toml").Exits(t, 78, want)
 	}
 	w.Clean()
 }

@@ -67,8 +67,8 @@ func TestMCPMaxBrowsers(t *testing.T) {
 	if r.IsError || !strings.Contains(r.Text(), "/agent-0/0who=agent-0") || r.Meta["btools/restored"] == nil {
 		t.Errorf("the first agent has %s, %v, want its page and cookie, and that they were restored", r.Text(), r.Meta)
 	}
-	w.Run("bmcp", "--shared", "--max-sessions", "2").Wants(t, 64, "--max-sessions")
-	w.Run("bmcp", "--max-sessions", "-1").Wants(t, 64, "--max-sessions")
+	w.Run("bmcp", "--shared", "--max-sessions", "2").Exits(t, 64, "--max-sessions")
+	w.Run("bmcp", "--max-sessions", "-1").Exits(t, 64, "--max-sessions")
 }
 
 // An agent that harms itself does not hold up another one.

@@ -178,8 +178,8 @@ func TestMCPUploads(t *testing.T) {
 		})
 	}
 	w := cmdtest.New(t)
-	w.Run("bmcp", "--upload-root", w.Dir+"/none").Wants(t, 78, "--upload-root")
-	w.Run("bmcp", "--download-root", w.Dir+"/none").Wants(t, 78, "--download-root")
-	w.Run("bmcp", "--upload-root", w.Dir, "--shared").Wants(t, 64, "--upload-root")
-	w.Run("bmcp", "--upload-root", w.Dir, "--pool-config", "x").Wants(t, 64, "--upload-root has no effect")
+	w.Run("bmcp", "--upload-root", w.Dir+"/none").Exits(t, 78, "--upload-root")
+	w.Run("bmcp", "--download-root", w.Dir+"/none").Exits(t, 78, "--download-root")
+	w.Run("bmcp", "--upload-root", w.Dir, "--shared").Exits(t, 64, "--upload-root")
+	w.Run("bmcp", "--upload-root", w.Dir, "--pool-config", "x").Exits(t, 64, "--upload-root has no effect")
 }

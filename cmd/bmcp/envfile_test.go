@@ -24,7 +24,7 @@ func TestMCPEnvFile(t *testing.T) {
 		t.Errorf("browser_pool_status: %s, want pool FILES with 2 instances that are not headless", r.Line)
 	}
 	m.End()
-	w.Run("bmcp", "--env-file", w.Dir+"/none").Wants(t, 78, "no such file")
+	w.Run("bmcp", "--env-file", w.Dir+"/none").Exits(t, 78, "no such file")
 	os.WriteFile(file, []byte("PW_MCP_PROXY__FILES_INSTANCE=2\n"), 0o600)
-	w.Run("bmcp", "--env-file", file).Wants(t, 78, "did you mean INSTANCES? ("+file+":1: ")
+	w.Run("bmcp", "--env-file", file).Exits(t, 78, "did you mean INSTANCES? ("+file+":1: ")
 }

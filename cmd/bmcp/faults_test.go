@@ -70,7 +70,7 @@ func TestMCPCallsOnOneInstance(t *testing.T) {
 	if s := p.Status().Summary; s.Leased != 0 {
 		t.Errorf("got %+v, want none leased", s)
 	}
-	w.Run("bpool", "lease", "--", "sleep", "0.3").Wants(t, 0, "")
+	w.Run("bpool", "lease", "--", "sleep", "0.3").Exits(t, 0, "")
 	works("after another lease")
 	m.End()
 }
@@ -125,7 +125,7 @@ func TestMCPBadArguments(t *testing.T) {
 	} {
 		was := w.Env
 		w.Env = slices.Concat(w.Env, x.env)
-		w.Run("bmcp", strings.Fields(x.args)...).Wants(t, 64, x.want)
+		w.Run("bmcp", strings.Fields(x.args)...).Exits(t, 64, x.want)
 		w.Env = was
 	}
 	p.Stop()

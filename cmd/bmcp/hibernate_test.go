@@ -23,9 +23,9 @@ func TestMCPHibernationFlags(t *testing.T) {
 		"--browser webkit":              "launched by the child",
 		"--pool-config " + w.Dir + "/p": "bpool.toml(5)",
 	} {
-		w.Run("bmcp", append([]string{"--hibernate", "10m"}, strings.Fields(args)...)...).Wants(t, 64, want)
+		w.Run("bmcp", append([]string{"--hibernate", "10m"}, strings.Fields(args)...)...).Exits(t, 64, want)
 	}
-	w.Run("bmcp", "--hibernate", "-1s").Wants(t, 64, "0 or more")
+	w.Run("bmcp", "--hibernate", "-1s").Exits(t, 64, "0 or more")
 }
 
 // The children of a browser that no call uses are stopped, so that it is

@@ -241,7 +241,7 @@ func TestBrowserInstance(t *testing.T) {
 func usersChrome(w *cmdtest.World, home string, hub *cmdtest.Proxy) {
 	w.T.Helper()
 	dir := home + "/extension"
-	w.Run("bproxy", "extension", "--paired", "--hub", hub.URL, dir).Wants(w.T, 0, "")
+	w.Run("bproxy", "extension", "--paired", "--hub", hub.URL, dir).Exits(w.T, 0, "")
 	cmdtest.WriteFile(w.T, w.Dir+"/bin/google-chrome", `#!/bin/sh
 exec chromium --no-sandbox --load-extension=`+dir+` --disable-extensions-except=`+dir+` "$@"
 `)

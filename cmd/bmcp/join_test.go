@@ -279,7 +279,7 @@ func TestMCPRunsItsHub(t *testing.T) {
 	m.Initialize("{}")
 	id := m.StartTool("browser_snapshot", "{}")
 	cmdtest.Until(t, "bmcp runs a hub", func() bool { return w.Run("bproxy", "list").Out != "" })
-	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Wants(t, 0, "")
+	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Exits(t, 0, "")
 	cmdtest.ChromiumWith(t, w.Dir+"/extension")
 	m.Answer(id)
 	serves(m)
@@ -302,7 +302,7 @@ func TestProgramsShareAHub(t *testing.T) {
 	cmdtest.Until(t, "both use a hub", func() bool {
 		return strings.Count(w.Run("bproxy", "list").Out, `"extension":true`) == 1
 	})
-	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Wants(t, 0, "")
+	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Exits(t, 0, "")
 	cmdtest.ChromiumWith(t, w.Dir+"/extension")
 	cmdtest.ChromiumWith(t, w.Dir+"/extension")
 	m.Answer(id)
@@ -332,6 +332,6 @@ func TestMCPExtensionRefuses(t *testing.T) {
 		"--pool-config=/x":   "LAUNCH=extension makes a pool",
 		"--session-idle=-1s": "0 or more",
 	} {
-		w.Run("bmcp", "--extension", flag).Wants(t, 64, why)
+		w.Run("bmcp", "--extension", flag).Exits(t, 64, why)
 	}
 }

@@ -35,10 +35,10 @@ func TestMCPPrivatePool(t *testing.T) {
 	}
 	sock := w.State().Pools[0].Control
 	none := w.Run("bpool", "lease", "--timeout", "0")
-	none.Wants(t, 69, "no bpool service runs")
-	none.Wants(t, 69, "belongs to the program that runs it; use --socket "+sock)
-	w.Run("bmcp", "--pool").Wants(t, 69, "no bpool service runs")
-	w.Run("bpool", "status", "--socket", sock).Wants(t, 0, "")
+	none.Exits(t, 69, "no bpool service runs")
+	none.Exits(t, 69, "belongs to the program that runs it; use --socket "+sock)
+	w.Run("bmcp", "--pool").Exits(t, 69, "no bpool service runs")
+	w.Run("bpool", "status", "--socket", sock).Exits(t, 0, "")
 	one.End()
 	two.Tool("echo", "{}").MustSucceed(t) // after the other's end
 	two.End()
@@ -51,7 +51,7 @@ func TestMCPPrivatePool(t *testing.T) {
 		advice = regexp.MustCompile(`\(bpool (status A --socket \S+) shows them`).FindStringSubmatch(r.Text())
 		return advice != nil && strings.HasPrefix(r.Text(), "### Error\nDefault pool 'A' has no healthy instances.")
 	})
-	w.Run("bpool", strings.Fields(advice[1])...).Wants(t, 0, "")
+	w.Run("bpool", strings.Fields(advice[1])...).Exits(t, 0, "")
 	bad.End()
 	w.Clean()
 }
@@ -61,7 +61,7 @@ func TestMCPPrivatePool(t *testing.T) {
 func TestMCPPoolService(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bmcp", "--pool").Wants(t, 69, "no bpool service runs")
+	w.Run("bmcp", "--pool").Exits(t, 69, "no bpool service runs")
 	p := w.Pool("_A_INSTANCES=1")
 	on := func(m *cmdtest.MCP) any {
 		t.Helper()
@@ -97,7 +97,7 @@ func TestMCPPoolService(t *testing.T) {
 	m.End()
 	other("C", w.Dir+"/c.sock")
 	for _, program := range [][]string{{"bmcp", "--pool"}, {"bpool", "lease"}} {
-		w.Run(program[0], program[1:]...).Wants(t, 64, "several bpool services run, name one by --socket: "+w.Dir+"/")
+		w.Run(program[0], program[1:]...).Exits(t, 64, "several bpool services run, name one by --socket: "+w.Dir+"/")
 	}
 	named := []string{"BTOOLS_POOL_SOCKET=" + w.Dir + "/b.sock"}
 	for want, arg := range map[string]string{"B": "--pool", "C": "--socket=" + w.Dir + "/c.sock"} {
@@ -151,7 +151,7 @@ func TestMCPAffinity(t *testing.T) {
 		t.Errorf("on %s; says so: %v", x, told)
 	}
 	// Somebody ends its leases: it takes another one, and says so.
-	w.Run("bpool", "release", "--all").Wants(t, 0, "")
+	w.Run("bpool", "release", "--all").Exits(t, 0, "")
 	if r := one.Tool("echo", "{}"); !strings.Contains(r.Text(t),
 		"this session's lease of instance "+a+" of pool A had been ended") || r.Tool(t).Meta["btools/replaced"] == nil {
 		t.Errorf("got %s, want that the lease had been ended, and btools/replaced", r.Line)
@@ -198,21 +198,21 @@ func TestOneLeaseForAllWhoWait(t *testing.T) {
 	waits()
 	m.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + one + `}}`)
 	m.Call("ping", "{}")
-	w.Run("bpool", "release", other).Wants(t, 0, "")
+	w.Run("bpool", "release", other).Exits(t, 0, "")
 	m.Answer(two).MustSucceed(t)
 	// That the host names what it has is no second request.
 	for _, args := range []string{`{"browser_instance":"0"}`, "{}"} {
 		m.Tool("echo", args).MustSucceed(t)
 	}
-	w.Run("bpool", "release", "--all").Wants(t, 0, "")
+	w.Run("bpool", "release", "--all").Exits(t, 0, "")
 	other = p.Lease().Lease.ID
 	one, two = m.StartTool("echo", "{}"), m.StartTool("echo", `{"browser_instance":"0"}`)
 	cmdtest.Until(t, "both wait", func() bool { return p.Status().Summary.Waiting == 2 })
-	w.Run("bpool", "release", other).Wants(t, 0, "")
+	w.Run("bpool", "release", other).Exits(t, 0, "")
 	for range 2 { // who waits for any has it too
 		m.Next().MustSucceed(t)
 	}
-	w.Run("bpool", "release", "--all").Wants(t, 0, "")
+	w.Run("bpool", "release", "--all").Exits(t, 0, "")
 	other = p.Lease().Lease.ID
 	one = m.StartTool("echo", "{}")
 	waits()

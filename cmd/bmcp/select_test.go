@@ -117,7 +117,7 @@ func TestMCPSelectElement(t *testing.T) {
 	m.MustTool("browser_navigate", `{"url":%q}`, site)
 	m.MustFail("bmcp --no-headless shows one", tool, `{}`)
 	at := w.Run("bproxy", "list", "-f", "proxy.http_url,proxy.owner")
-	at.Wants(t, 0, "")
+	at.Exits(t, 0, "")
 	url, owner, _ := strings.Cut(strings.TrimSpace(at.Out), "\t")
 	if want := fmt.Sprintf("bmcp %d", m.Cmd.Process.Pid); owner != want {
 		t.Errorf("the proxy belongs to %q, want %q", owner, want)

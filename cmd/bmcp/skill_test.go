@@ -76,7 +76,7 @@ func TestSkill(t *testing.T) {
 		t.Errorf("installed is %q, %v", b, err)
 	}
 	WriteFile(t, dir+"/btools/SKILL.md", "---\nname: other\n---\n")
-	w.Run("bmcp", "skill", "--install", dir).Wants(t, 65, "is another skill, and stays as it is")
-	w.Run("bmcp", "skill", "--install", w.Dir+"/page.png").Wants(t, 1, "cannot install the skill")
-	w.Run("bmcp", "skill", "more").Wants(t, 64, "more")
+	w.Run("bmcp", "skill", "--install", dir).Exits(t, 65, "is another skill, and stays as it is")
+	w.Run("bmcp", "skill", "--install", w.Dir+"/page.png").Exits(t, 1, "cannot install the skill")
+	w.Run("bmcp", "skill", "more").Exits(t, 64, "more")
 }

@@ -72,7 +72,7 @@ func TestMCPFromAWebPage(t *testing.T) {
 		}
 		stop()
 	}
-	w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
+	w.Run("blaunch", "stop", "--all").Exits(t, 0, "")
 	w.Clean()
 }
 

@@ -57,7 +57,7 @@ func TestPoolOnRealBrowsers(t *testing.T) {
 func TestPoolLeases(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bpool", "lease", "--timeout", "0").Wants(t, 69,
+	w.Run("bpool", "lease", "--timeout", "0").Exits(t, 69,
 		"no bpool service runs (looked in "+w.Dir+"/state/state.json)")
 	early := w.Cmd("bpool", "lease", "B", "-f", "lease.id")
 	said, _ := early.StdoutPipe()
@@ -66,23 +66,23 @@ func TestPoolLeases(t *testing.T) {
 		"_B_INSTANCES=1")
 	id, _ := io.ReadAll(said)
 	early.Wait()
-	w.Run("bpool", "release", strings.TrimSpace(string(id))).Wants(t, 0, "") // of before the service was there
+	w.Run("bpool", "release", strings.TrimSpace(string(id))).Exits(t, 0, "") // of before the service was there
 	if s := p.Status().Summary; s.Total != 4 || s.Healthy != 4 || s.Available != 4 || s.Leased != 0 {
 		t.Errorf("%+v, want 4 instances, all healthy and available", s)
 	}
-	w.Run("bpool", "lease", "CC").Wants(t, 69, `no pool is named "CC": there are A, B`)
-	w.Run("bpool", "lease", "a").Wants(t, 69, `no pool is named "a": did you mean A?`)
-	w.Run("bpool", "lease", "--instance", "3").Wants(t, 69, `pool A has no instance "3": it has 0 to 2 and last`)
-	w.Run("bpool", "status", "C").Wants(t, 69, "no pool is named")
+	w.Run("bpool", "lease", "CC").Exits(t, 69, `no pool is named "CC": there are A, B`)
+	w.Run("bpool", "lease", "a").Exits(t, 69, `no pool is named "a": did you mean A?`)
+	w.Run("bpool", "lease", "--instance", "3").Exits(t, 69, `pool A has no instance "3": it has 0 to 2 and last`)
+	w.Run("bpool", "status", "C").Exits(t, 69, "no pool is named")
 
 	// An ID and its alias are one instance.
 	l := p.Lease("--instance", "last")
-	w.Run("bpool", "lease", "--instance", "2").Wants(t, 75, "none came free within 200ms")
-	w.Run("bpool", "lease", "--instance", "2", "--timeout", "0").Wants(t, 75, "none is free")
+	w.Run("bpool", "lease", "--instance", "2").Exits(t, 75, "none came free within 200ms")
+	w.Run("bpool", "lease", "--instance", "2", "--timeout", "0").Exits(t, 75, "none is free")
 	// Other requests are not held up; the instance that was returned first goes
 	// first.
 	a, b := p.Lease(), p.Lease()
-	w.Run("bpool", "release", b.Lease.ID, a.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", b.Lease.ID, a.Lease.ID).Exits(t, 0, "")
 	if x, y := p.Lease(), p.Lease(); x.Lease.Instance != b.Lease.Instance || y.Lease.Instance != a.Lease.Instance {
 		t.Errorf("%s %s, want %s %s", x.Lease.Instance, y.Lease.Instance, b.Lease.Instance, a.Lease.Instance)
 	}
@@ -92,21 +92,21 @@ func TestPoolLeases(t *testing.T) {
 	c.Stdout = &got
 	c.Start()
 	cmdtest.Until(t, "one waits", func() bool { return p.Status().Summary.Waiting == 1 })
-	w.Run("bpool", "lease").Wants(t, 75, "the queue is full (1 waiting)")
-	w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "lease").Exits(t, 75, "the queue is full (1 waiting)")
+	w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 	c.Wait()
 	if got.String() != "2\n" {
 		t.Errorf("who waits gets %q", got.String())
 	}
 	// Releasing a lease that has ended is not an error; releasing an unknown
 	// one changes nothing.
-	w.Run("bpool", "release", l.Lease.ID, "lease_1_x").Wants(t, 0, "there is no lease")
-	w.Run("bpool", "renew", l.Lease.ID).Wants(t, 69, "there is no lease")
+	w.Run("bpool", "release", l.Lease.ID, "lease_1_x").Exits(t, 0, "there is no lease")
+	w.Run("bpool", "renew", l.Lease.ID).Exits(t, 69, "there is no lease")
 	if s := p.Status().Summary; s.Leased != 3 {
 		t.Errorf("%+v, want 3 leased", s)
 	}
-	w.Run("bpool", "release").Wants(t, 64, "name the leases")
-	w.Run("bpool", "release", "--all").Wants(t, 0, "")
+	w.Run("bpool", "release").Exits(t, 64, "name the leases")
+	w.Run("bpool", "release", "--all").Exits(t, 0, "")
 	if s := p.Status().Summary; s.Leased != 0 || s.Available != 4 {
 		t.Errorf("after release --all: %+v, want 4 available and none leased", s)
 	}
@@ -149,16 +149,16 @@ func TestPoolLeaseEnds(t *testing.T) {
 		free(t)
 	})
 	t.Run("after --ttl, of which CMD and its user are told", func(t *testing.T) {
-		w.Run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").Wants(t, 143,
+		w.Run("bpool", "lease", "--ttl", "300ms", "--", "sleep", "1000").Exits(t, 143,
 			"the lease has expired (time to live 300ms): stopping sleep")
-		w.Run("bpool", "lease", "--ttl", "300ms", "--wait", "-f", "lease.x").Wants(t, 64, "no record has a field")
+		w.Run("bpool", "lease", "--ttl", "300ms", "--wait", "-f", "lease.x").Exits(t, 64, "no record has a field")
 		r := w.Run("bpool", "lease", "--ttl", "300ms", "--wait")
 		if r.Code != 69 || !strings.Contains(r.Err, "the lease has expired (time to live 300ms)") {
 			t.Errorf("lease --wait: %+v, want exit 69 and that the lease has expired", r)
 		}
 	})
 	t.Run("if its record cannot be printed: nobody knows of it", func(t *testing.T) {
-		w.Run("sh", "-c", "bpool lease >/dev/full").Wants(t, 1, "cannot write the result")
+		w.Run("sh", "-c", "bpool lease >/dev/full").Exits(t, 1, "cannot write the result")
 		free(t)
 		nobody, pipe, _ := os.Pipe()
 		nobody.Close()
@@ -206,14 +206,14 @@ func TestPoolLeaseEnds(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 1)); err != nil {
 			t.Fatalf("the browser does not answer: %v", err)
 		}
-		w.Run("bpool", "renew", "--ttl", "300ms", l.Lease.ID).Wants(t, 0, "")
+		w.Run("bpool", "renew", "--ttl", "300ms", l.Lease.ID).Exits(t, 0, "")
 		cmdtest.AwaitClosed(t, conn)
 		free(t)
 	})
 	t.Run("not before the time of its renewal", func(t *testing.T) {
 		l := p.Lease("--ttl", "1m")
 		renewed := time.Now()
-		w.Run("bpool", "renew", "--ttl", "1h", l.Lease.ID).Wants(t, 0, "")
+		w.Run("bpool", "renew", "--ttl", "1h", l.Lease.ID).Exits(t, 0, "")
 		got := p.Status().Pools[0].Instances[0].LeaseExpires
 		if got.Before(renewed.Add(time.Hour).Truncate(time.Second)) {
 			t.Errorf("a lease that was renewed at %v for 1h expires at %v", renewed, got)
@@ -290,7 +290,7 @@ func TestPoolHealth(t *testing.T) {
 		syscall.Kill(i.PID, syscall.SIGKILL)
 	}
 	cmdtest.Until(t, "all have failed", func() bool { return p.Status().Summary.Failed == 2 })
-	w.Run("bpool", "lease").Wants(t, 69,
+	w.Run("bpool", "lease").Exits(t, 69,
 		"Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances.")
 	p.Lease("B")
 }
@@ -300,8 +300,8 @@ func TestPoolDeath(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 	r := w.Run("bpool", "serve")
-	r.Wants(t, 75, fmt.Sprintf("already: the bpool service with pid %d", p.Cmd.Process.Pid))
-	r.Wants(t, 75, "bpool serve --socket FILE runs another one")
+	r.Exits(t, 75, fmt.Sprintf("already: the bpool service with pid %d", p.Cmd.Process.Pid))
+	r.Exits(t, 75, "bpool serve --socket FILE runs another one")
 	waiter := func(args ...string) (*exec.Cmd, *strings.Builder) {
 		c := w.Cmd("bpool", append([]string{"lease", "--timeout", "1m"}, args...)...)
 		var errs strings.Builder
@@ -337,9 +337,9 @@ func TestPoolDeath(t *testing.T) {
 	held := w.Run("bpool", "lease", "--socket", serving.Socket, "-f", "lease.id").Out
 	drains.Process.Signal(syscall.SIGTERM)
 	cmdtest.Until(t, "it drains", func() bool { return strings.Contains(serving.Errs.String(), "stopping: waiting") })
-	w.Run("bpool", "lease", "--socket", serving.Socket, "--timeout", "0").Wants(t, 75, "the service is stopping")
+	w.Run("bpool", "lease", "--socket", serving.Socket, "--timeout", "0").Exits(t, 75, "the service is stopping")
 	c, errs = waiter("--socket", serving.Socket)
-	w.Run("bpool", "release", "--socket", serving.Socket, strings.TrimSpace(held)).Wants(t, 0, "")
+	w.Run("bpool", "release", "--socket", serving.Socket, strings.TrimSpace(held)).Exits(t, 0, "")
 	drains.Wait()
 	next := w.Cmd("bpool", "serve", "--socket", serving.Socket, "--drain-timeout", "0s")
 	next.Env = append(next.Env, "PW_MCP_PROXY_LAUNCH=false")
@@ -354,7 +354,7 @@ func TestPoolDeath(t *testing.T) {
 	cmdtest.Until(t, "its browsers end", func() bool { return len(w.Processes()) == 0 })
 	w.Run("blaunch", "gc") // a fake browser may be gone before the service is, whose directory stays then
 	w.Clean()
-	w.Run("bpool", "status").Wants(t, 69, "no bpool service")
+	w.Run("bpool", "status").Exits(t, 69, "no bpool service")
 	// A service of another PID namespace that has ended is not running.
 	file := w.Dir + "/state/state.json"
 	b, _ := os.ReadFile(file)
@@ -365,7 +365,7 @@ func TestPoolDeath(t *testing.T) {
 	if n := len(w.State().Pools); n != 1 {
 		t.Fatal(n, "services are listed")
 	}
-	w.Run("bpool", "status").Wants(t, 69, "no bpool service runs")
+	w.Run("bpool", "status").Exits(t, 69, "no bpool service runs")
 	p = w.Pool() // takes over its socket
 	if s := p.Status().Summary; s.Total != 1 || s.Healthy != 1 || s.Leased != 0 {
 		t.Errorf("the next service has %+v, want 1 instance that is healthy and free", s)
@@ -397,9 +397,9 @@ func TestPoolUsesAreCounted(t *testing.T) {
 	cmdtest.Until(t, "it has failed", func() bool { return p.Status().Summary.Failed == 1 })
 	cmdtest.Get(t, "GET", b.Instance.HTTPURL+"/json/version") // launches another one
 	w.Run("bpool", "release", b.Lease.ID)
-	w.Run("bpool", "lease", "B").Wants(t, 69, "no healthy instances")
+	w.Run("bpool", "lease", "B").Exits(t, 69, "no healthy instances")
 	used := strings.Fields(w.Run("blaunch", "list", "-f", "instance.pid").Out)
-	w.Run("bpool", "restart", "B").Wants(t, 0, "")
+	w.Run("bpool", "restart", "B").Exits(t, 0, "")
 	cmdtest.Until(t, "it is well", func() bool {
 		i := p.Status().Pools[1].Instances[0]
 		return i.Status == "healthy" && i.PID != 0
@@ -424,15 +424,15 @@ func TestPoolProfiles(t *testing.T) {
 	p := &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("bpool", "serve", "--config", file, "--drain-timeout", "0s",
 		"--stop-timeout", "300ms")}
 	p.Start()
-	w.Run("bpool", "scale", "A", "2").Wants(t, 78, "is set for both A/0 and A/1")
+	w.Run("bpool", "scale", "A", "2").Exits(t, 78, "is set for both A/0 and A/1")
 	l := p.Lease()
 	write("timeout = 20000\n")
-	w.Run("bpool", "reload").Wants(t, 0, "")
+	w.Run("bpool", "reload").Exits(t, 0, "")
 	if s := p.Status(); s.Summary.Leased != 1 || len(s.Pools[0].Instances) != 2 ||
 		s.Pools[0].Instances[0].Status != "starting" || s.Pools[0].Instances[1].Status != "draining" {
 		t.Errorf("%+v, want 1 lease and the instances starting and draining", s)
 	}
-	w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 	cmdtest.Until(t, "the new one has the profile", func() bool {
 		return p.Status().Summary.Healthy == 1 && len(p.Status().Pools[0].Instances) == 1
 	})
@@ -446,7 +446,7 @@ func TestPoolDrainsAtTheEnd(t *testing.T) {
 	w := cmdtest.New(t)
 	for _, command := range [][]string{{"status"}, {"lease"}, {"lease", "--", "true"}, {"release", "x"},
 		{"release", "--all"}, {"renew", "x"}, {"restart", "A"}, {"scale", "A", "2"}, {"drain"}, {"reload"}, {"watch"}} {
-		w.Run("bpool", command...).Wants(t, 69, "hint: start one with bpool serve")
+		w.Run("bpool", command...).Exits(t, 69, "hint: start one with bpool serve")
 	}
 	p := &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("bpool", "serve", "--drain-timeout", "1m")}
 	p.Cmd.Env = append(p.Cmd.Env, "PW_MCP_PROXY_LAUNCH=false")
@@ -528,13 +528,13 @@ func TestPoolHTTP(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	os.WriteFile(w.Dir+"/token", []byte("secret\n"), 0o600)
-	w.Run("bpool", "serve", "--http", "0.0.0.0:0").Wants(t, 64, "--token-file")
+	w.Run("bpool", "serve", "--http", "0.0.0.0:0").Exits(t, 64, "--token-file")
 	p := &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("bpool", "serve", "--http", "127.0.0.1:0", "--stop-timeout", "300ms",
 		"--drain-timeout", "0s")}
 	p.Cmd.Env = append(p.Cmd.Env, "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=2",
 		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_RESTART=never")
 	p.Start()
-	w.Run("bpool", "serve", "--socket", w.Dir+"/other.sock", "--http", strings.TrimPrefix(p.HTTP, "http://")).Wants(t,
+	w.Run("bpool", "serve", "--socket", w.Dir+"/other.sock", "--http", strings.TrimPrefix(p.HTTP, "http://")).Exits(t,
 		75,
 		"is taken")
 	l := p.Lease()
@@ -588,7 +588,7 @@ func TestPoolWaitersOfTheDead(t *testing.T) {
 		cmdtest.Until(t, "one waits", func() bool { return p.Status().Summary.Waiting == 1 })
 		syscall.Kill(l.Instance.PID, syscall.SIGKILL)
 		if pool == "B" {
-			(<-waiter).Wants(t, 69, "Pool 'B' has no healthy instances. Specify another pool or restart "+
+			(<-waiter).Exits(t, 69, "Pool 'B' has no healthy instances. Specify another pool or restart "+
 				"failed instances.")
 			continue
 		}
@@ -596,8 +596,8 @@ func TestPoolWaitersOfTheDead(t *testing.T) {
 			i := p.Status().Pools[0].Instances[0]
 			return i.Status == "healthy" && i.PID != l.Instance.PID
 		})
-		w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
-		(<-waiter).Wants(t, 0, "")
+		w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
+		(<-waiter).Exits(t, 0, "")
 	}
 }
 
@@ -612,13 +612,13 @@ func TestPoolOnAFullDisk(t *testing.T) {
 	fill(0)
 	p := w.Pool("_A_INSTANCES=2", "_A_IS_DEFAULT=1", "_A_RESTART=never")
 	w.Env = env
-	w.Run("bpool", "lease", "--timeout", "0").Wants(t, 69, "Default pool 'A' has no healthy instances")
+	w.Run("bpool", "lease", "--timeout", "0").Exits(t, 69, "Default pool 'A' has no healthy instances")
 	if s := p.Status(); s.Summary.Failed != 2 || !strings.Contains(s.Pools[0].Instances[0].Health.Error,
 		"no space left") {
 		t.Errorf("%+v, want 2 failed instances, and the error: no space left", s)
 	}
 	os.Remove(full + "/ballast")
-	w.Run("bpool", "restart", "A").Wants(t, 0, "")
+	w.Run("bpool", "restart", "A").Exits(t, 0, "")
 	cmdtest.Until(t, "there are browsers", func() bool { return p.Status().Summary.Healthy == 2 })
 	p.Lease()
 	p.Stop()
@@ -644,10 +644,10 @@ func TestPoolWithoutADisplay(t *testing.T) {
 		t.Errorf("messages:\n%s\nwant the reason %q twice, with its hint", s, why)
 	}
 	r := w.Run("bpool", "lease")
-	r.Wants(t, 69,
+	r.Exits(t, 69,
 		"Default pool 'A' has no healthy instances. Specify explicit pool or restart failed instances. "+
 			"(1 of 1 failed: "+why+", not retried (RESTART=never))")
-	r.Wants(t, 69, "hint: bpool status A shows them; bpool restart A retries at once")
+	r.Exits(t, 69, "hint: bpool status A shows them; bpool restart A retries at once")
 }
 
 // The table for people: on a terminal, with colors unless they are refused.
@@ -693,7 +693,7 @@ func TestPoolStatusForPeople(t *testing.T) {
 		"2 healthy, 1 failed, 1 leased, 1 available; 0 waiting") < 2 {
 		t.Errorf("status --watch: %q, want its summary more than once", out)
 	}
-	w.Run("bpool", "status", "--watch").Wants(t, 64, "--watch needs a terminal")
+	w.Run("bpool", "status", "--watch").Exits(t, 64, "--watch needs a terminal")
 }
 
 // Under load, while browsers die and the pool is scaled, drained and reloaded,
@@ -719,12 +719,12 @@ func TestPoolUnderLoad(t *testing.T) {
 					syscall.Kill(i.PID, syscall.SIGKILL)
 				}
 			case n < 8:
-				w.Run("bpool", "scale", "A", fmt.Sprint(2+rand.IntN(4))).Wants(t, 0, "")
+				w.Run("bpool", "scale", "A", fmt.Sprint(2+rand.IntN(4))).Exits(t, 0, "")
 			case n < 9:
-				w.Run("bpool", "drain", "A").Wants(t, 0, "")
-				w.Run("bpool", "drain", "--off").Wants(t, 0, "")
+				w.Run("bpool", "drain", "A").Exits(t, 0, "")
+				w.Run("bpool", "drain", "--off").Exits(t, 0, "")
 			default:
-				w.Run("bpool", "reload").Wants(t, 0, "")
+				w.Run("bpool", "reload").Exits(t, 0, "")
 			}
 		}
 	})
@@ -741,8 +741,8 @@ func TestPoolUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	w.Run("bpool", "reload").Wants(t, 0, "")
-	w.Run("bpool", "restart", "A").Wants(t, 0, "") // failed instances too
+	w.Run("bpool", "reload").Exits(t, 0, "")
+	w.Run("bpool", "restart", "A").Exits(t, 0, "") // failed instances too
 	cmdtest.Until(t, "all is well again", func() bool {
 		s := p.Status().Summary
 		return s.Total == 4 && s.Available == 4 && s.Waiting == 0 && s.Leased == 0
@@ -764,7 +764,7 @@ func TestPoolCheck(t *testing.T) {
 	if r.Out != instances+headless+brave {
 		t.Errorf("what is set:\n%s", r.Out)
 	}
-	r.Wants(t, 0,
+	r.Exits(t, 0,
 		"warning: pool A: no brave is installed, so instance 1 can't be launched; bfind lists the installed browsers")
 	r = w.Run("bpool", "check", "--all", "--config", w.Dir+"/pool.toml", "-f", fields)
 	for _, want := range []string{brave, "0" + headless, "1" + headless, instances, "0\tTIMEOUT\t30000\tdefault\n",
@@ -777,11 +777,11 @@ func TestPoolCheck(t *testing.T) {
 	w.Env = append(env, "PW_MCP_PROXY_INSTANCES=2", "PW_MCP_PROXY__A_HEADLES=1")
 	for _, command := range []string{"check", "serve"} {
 		r := w.Run("bpool", command, "--config", w.Dir+"/pool.toml")
-		r.Wants(t, 78, "INSTANCES defined globally")
-		r.Wants(t, 78, "did you mean HEADLESS?")
-		r.Wants(t, 78, "hint: bpool.toml(5) describes each key")
+		r.Exits(t, 78, "INSTANCES defined globally")
+		r.Exits(t, 78, "did you mean HEADLESS?")
+		r.Exits(t, 78, "hint: bpool.toml(5) describes each key")
 	}
-	w.Run("bpool").Wants(t, 64, "name a command")
+	w.Run("bpool").Exits(t, 64, "name a command")
 	// A file of variables is read only if it is named, and may be written for
 	// several programs. The environment takes precedence.
 	os.WriteFile(w.Dir+"/.env", []byte("# .env\nSECRET='x y'\nexport PW_MCP_PROXY_TIMEOUT=30000\n"+
@@ -800,7 +800,7 @@ func TestPoolCheck(t *testing.T) {
 		!strings.Contains(string(b), "Pool missing INSTANCES") {
 		t.Errorf("it is read unasked: %s", b)
 	}
-	w.Run("bpool", "serve", "--env-file", w.Dir+"/none").Wants(t, 78, "none: no such file or directory")
+	w.Run("bpool", "serve", "--env-file", w.Dir+"/none").Exits(t, 78, "none: no such file or directory")
 	// Nothing is configured: the best installed browser is used.
 	w.Env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PW_MCP_PROXY_") })
 	if r := w.Run("bpool", "check", "--all", "-f", fields); !strings.Contains(r.Out,
@@ -850,9 +850,9 @@ func TestPoolUnconfigured(t *testing.T) {
 	if n := w.Run("blaunch", "list", "-f", "instance.owner").Out; n != "bpool DEFAULT/0\n" {
 		t.Errorf("its browser is that of %q", n)
 	}
-	w.Run("bpool", "lease", "--instance", "7").Wants(t, 69, `pool DEFAULT has no instance "7": it has 0`+"\n")
+	w.Run("bpool", "lease", "--instance", "7").Exits(t, 69, `pool DEFAULT has no instance "7": it has 0`+"\n")
 	p.Stop()
-	w.Run("cp", cmdtest.Bin+"/fakebrowser", w.Dir+"/firefox").Wants(t, 0, "")
+	w.Run("cp", cmdtest.Bin+"/fakebrowser", w.Dir+"/firefox").Exits(t, 0, "")
 	p = w.Pool("BROWSER="+w.Dir+"/firefox", "START=lazy")
 	r := w.Run("bpool", "lease", "-f", "instance.protocol,instance.ws_url")
 	if !strings.HasPrefix(r.Out, "bidi\tws://") || !strings.HasSuffix(r.Out, "/session\n") {
@@ -914,21 +914,21 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	})
 	l := p.Lease()
 	seen("leased\t" + l.Lease.Instance + "\t" + l.Lease.ID)
-	w.Run("bpool", "restart", "A/"+l.Lease.Instance).Wants(t, 0, "restarting A/"+l.Lease.Instance+" (1 instance)")
+	w.Run("bpool", "restart", "A/"+l.Lease.Instance).Exits(t, 0, "restarting A/"+l.Lease.Instance+" (1 instance)")
 	seen("restarted\t" + l.Lease.Instance)
 	seen("healthy\t" + l.Lease.Instance)
 	if i := p.Status(); i.Summary.Leased != 1 {
 		t.Errorf("a restart ends the lease: %+v", i)
 	}
-	w.Run("bpool", "drain", "A").Wants(t, 0, "pool A (2 instances): no more leases are granted until bpool drain --off")
+	w.Run("bpool", "drain", "A").Exits(t, 0, "pool A (2 instances): no more leases are granted until bpool drain --off")
 	seen("drained")
-	w.Run("bpool", "lease").Wants(t, 75, "none came free")
+	w.Run("bpool", "lease").Exits(t, 75, "none came free")
 	if i := p.Status().Pools[0].Instances[1]; i.Status != "draining" {
 		t.Errorf("%+v, want a draining one", i)
 	}
-	w.Run("bpool", "drain", "--off").Wants(t, 0, "all pools (2 instances): leases are granted again")
+	w.Run("bpool", "drain", "--off").Exits(t, 0, "all pools (2 instances): leases are granted again")
 	p.Lease()
-	w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 	seen("released\t" + l.Lease.Instance)
 	p.Lease("--ttl", "1s")
 	seen("expired")
@@ -937,12 +937,12 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	waits.Stderr = &said
 	cmdtest.Start(t, waits)
 	cmdtest.Until(t, "it waits", func() bool { return strings.Contains(said.String(), "waiting for 1 lease (bpool") })
-	w.Run("bpool", "release", "--all").Wants(t, 0, "")
+	w.Run("bpool", "release", "--all").Exits(t, 0, "")
 	if err := waits.Wait(); err != nil {
 		t.Errorf("drain --wait ends with %v: %s", err, said.String())
 	}
-	w.Run("bpool", "restart", "B").Wants(t, 69, "no pool is named")
-	w.Run("bpool", "restart").Wants(t, 64, "name the pool")
+	w.Run("bpool", "restart", "B").Exits(t, 69, "no pool is named")
+	w.Run("bpool", "restart").Exits(t, 64, "name the pool")
 	p.Stop()
 }
 
@@ -961,7 +961,7 @@ func TestPoolReloadAndScale(t *testing.T) {
 	other := p.Status().Pools[0].Instances[1]
 
 	write("[pool.A]\ninstances = -1\n")
-	w.Run("bpool", "reload").Wants(t, 78, `instances is "-1"`)
+	w.Run("bpool", "reload").Exits(t, 78, `instances is "-1"`)
 	if s := p.Status().Summary; s.Total != 3 || s.Leased != 2 {
 		t.Errorf("after a reload that was refused: %+v, want 3 instances, 2 leased", s)
 	}
@@ -979,21 +979,21 @@ func TestPoolReloadAndScale(t *testing.T) {
 	if code, _ := cmdtest.Get(t, "GET", b.Instance.HTTPURL+"/json/version"); code != 200 {
 		t.Errorf("status %d, want 200", code)
 	}
-	w.Run("bpool", "release", b.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", b.Lease.ID).Exits(t, 0, "")
 	cmdtest.Until(t, "its browser is stopped", func() bool { return syscall.Kill(b.Instance.PID, 0) != nil })
 
-	w.Run("bpool", "scale", "A", "5").Wants(t, 0, "")
+	w.Run("bpool", "scale", "A", "5").Exits(t, 0, "")
 	cmdtest.Until(t, "there are more", func() bool { return p.Status().Summary.Healthy == 5 })
-	w.Run("bpool", "scale", "A", "1").Wants(t, 0, "pool A has 1 instance until the configuration is reloaded")
+	w.Run("bpool", "scale", "A", "1").Exits(t, 0, "pool A has 1 instance until the configuration is reloaded")
 	if s := p.Status(); s.Summary.Total != 1 || s.Pools[0].Instances[0].Lease != l.Lease.ID {
 		t.Errorf("%+v, want 1 instance, with the lease %s", s, l.Lease.ID)
 	}
-	w.Run("bpool", "scale", "A", "0").Wants(t, 64, "1 to 10000")
-	w.Run("bpool", "scale", "C", "1").Wants(t, 69, "no pool is named")
+	w.Run("bpool", "scale", "A", "0").Exits(t, 64, "1 to 10000")
+	w.Run("bpool", "scale", "C", "1").Exits(t, 69, "no pool is named")
 	cmdtest.Until(t, "the others are stopped", func() bool { return len(w.State().Instances) == 1 })
 	// The size set by scale is reset, and the state file lists the pools again.
 	write("[pool.A]\ninstances = 3\nis_default = true\n[pool.D]\ninstances = 1\n")
-	w.Run("bpool", "reload").Wants(t, 0,
+	w.Run("bpool", "reload").Exits(t, 0,
 		"the configuration was reloaded; pool A has 3 instances again (bpool scale had set 1)")
 	cmdtest.Until(t, "the new names are listed", func() bool {
 		return slices.Equal(w.State().Pools[0].Names,

@@ -24,7 +24,7 @@ func TestLeaseDownloads(t *testing.T) {
 		"absolute paths": "UPLOAD_ROOTS=/none", "separated by": "DOWNLOAD_ROOTS=/none"} {
 		w.Env = append(slices.Clone(bare), "PW_MCP_PROXY_BROWSER=chrome-headless-shell", "PW_MCP_PROXY__A_INSTANCES=1",
 			"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_ISOLATION=context", "PW_MCP_PROXY_"+v)
-		w.Run("bpool", "check").Wants(t, 78, says)
+		w.Run("bpool", "check").Exits(t, 78, says)
 	}
 	w.Env = bare
 	p := w.Shared("_A_INSTANCES=2", "_A__1_DOWNLOADS="+w.Dir+"/kept", "_A_UPLOAD_ROOTS="+root)
@@ -39,7 +39,7 @@ func TestLeaseDownloads(t *testing.T) {
 	w.Downloads("bpool", kept.Lease.ID, 1)
 	r := w.Run("bpool", "downloads", a.Lease.ID, "--wait", "--save", w.Dir+"/saved", "-f",
 		"download.name,download.saved")
-	if r.Wants(t, 0, ""); r.Out != "report.txt\t"+w.Dir+"/saved/report.txt\n" {
+	if r.Exits(t, 0, ""); r.Out != "report.txt\t"+w.Dir+"/saved/report.txt\n" {
 		t.Errorf("the downloads are %q", r.Out)
 	}
 	guid := strings.TrimSpace(w.Run("bpool", "downloads", a.Lease.ID, "-f", "download.guid").Out)
@@ -57,13 +57,13 @@ func TestLeaseDownloads(t *testing.T) {
 	cmdtest.Until(t, "a download is in progress", func() bool {
 		return strings.Contains(w.Run("bpool", "downloads", a.Lease.ID).Out, "in_progress")
 	})
-	w.Run("bpool", "release", a.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", a.Lease.ID).Exits(t, 0, "")
 	cmdtest.Until(t, "the download ends with the lease", func() bool {
 		got := events.String()
 		return strings.Contains(got, "download_started") && strings.Contains(got, "downloaded") &&
 			strings.Count(got, "download_failed\tcanceled") == 1
 	})
-	w.Run("bpool", "downloads", a.Lease.ID).Wants(t, 69, "lease")
+	w.Run("bpool", "downloads", a.Lease.ID).Exits(t, 69, "lease")
 	if b, err := os.ReadFile(w.Dir + "/kept/" + kept.Lease.ID + "/report.txt"); string(b) != "the report" {
 		t.Errorf("the kept file holds %q: %v", b, err)
 	}

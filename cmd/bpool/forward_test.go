@@ -30,7 +30,7 @@ func TestPoolProxies(t *testing.T) {
 		w.Env = bare
 		set(vars...)
 		r := w.Run("bpool", "check")
-		if r.Wants(t, 78, says); strings.Contains(r.Err, "s3cret") {
+		if r.Exits(t, 78, says); strings.Contains(r.Err, "s3cret") {
 			t.Errorf("a password is in %s", r.Err)
 		}
 	}

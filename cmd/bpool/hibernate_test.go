@@ -40,7 +40,7 @@ func TestPoolHibernation(t *testing.T) {
 	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "the lease is hibernated", asleep)
 	cmdtest.Until(t, "its pages are gone", func() bool { return !pages.Has(site) })
-	w.Run("bpool", "downloads", a.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "downloads", a.Lease.ID).Exits(t, 0, "")
 	if code, body := cmdtest.Get(t, http.MethodGet, base+"/downloads"); code != 200 || strings.TrimSpace(body) != "[]" {
 		t.Errorf("the downloads of the lease: %d %s, want none", code, body)
 	}
@@ -69,11 +69,11 @@ func TestPoolHibernation(t *testing.T) {
 	if got := shows(t, other.Instance.WSURL, site); got != "shows nobody, visitor, nothing" {
 		t.Errorf("another lease shows %q", got)
 	}
-	w.Run("bpool", "release", other.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", other.Lease.ID).Exits(t, 0, "")
 
 	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "the lease is hibernated again", asleep)
-	w.Run("bpool", "restart", "A/"+a.Lease.Instance).Wants(t, 0, "")
+	w.Run("bpool", "restart", "A/"+a.Lease.Instance).Exits(t, 0, "")
 	c = cmdtest.FirstPage(t, base)
 	if got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, "about:blank") {
 		t.Errorf("after a restart the page is at %s, want about:blank", got)
@@ -128,7 +128,7 @@ func TestPoolCrashes(t *testing.T) {
 			pages[n] = c
 		}
 	}
-	w.Run("bpool", "restart", "A/"+all[0].Lease.Instance).Wants(t, 0, "")
+	w.Run("bpool", "restart", "A/"+all[0].Lease.Instance).Exits(t, 0, "")
 	pages[0].AwaitEnd()
 	if got := all[0].Targets(t); strings.Contains(got, site) {
 		t.Errorf("after a restart of the instance its lease has %s, want a fresh session", got)
@@ -149,7 +149,7 @@ func TestPoolHibernatedLeaseEnds(t *testing.T) {
 	}
 	cmdtest.AskOnce(t, l.Instance.WSURL, "Target.getTargets", "{}")
 	cmdtest.Until(t, "the lease is hibernated", func() bool { return saved() == 1 })
-	w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 	cmdtest.Until(t, "the file is deleted", func() bool { return saved() == 0 })
 	p.Stop()
 	w.Clean()

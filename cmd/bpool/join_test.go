@@ -23,7 +23,7 @@ func TestPoolOfJoinedBrowsers(t *testing.T) {
 	if got := p.States(); got != "waiting waiting" {
 		t.Errorf("without a browser the instances are %s", got)
 	}
-	w.Run("bpool", "lease", "--timeout=300ms").Wants(t, 75,
+	w.Run("bpool", "lease", "--timeout=300ms").Exits(t, 75,
 		"2 of 2 waiting for a browser to join by its extension")
 	chrome, process := cmdtest.ChromiumWith(t, hub.Extension())
 	before := cmdtest.Tabs(t, chrome)
@@ -31,7 +31,7 @@ func TestPoolOfJoinedBrowsers(t *testing.T) {
 	if got := p.States(); got != "healthy waiting" {
 		t.Errorf("with one browser the instances are %s", got)
 	}
-	w.Run("bpool", "lease", "--timeout=0s").Wants(t, 75, "1 of 2 leased, by ")
+	w.Run("bpool", "lease", "--timeout=0s").Exits(t, 75, "1 of 2 leased, by ")
 	own := cmdtest.Dial(t, l.Instance.WSURL)
 	own.Ask("Target.createTarget", `{"url":"about:blank"}`)
 	cmdtest.NewTab(t, l.Instance.HTTPURL) // in the same session
@@ -51,7 +51,7 @@ func TestPoolOfJoinedBrowsers(t *testing.T) {
 	}
 	process.Signal(syscall.SIGKILL)
 	cmdtest.Until(t, "the lease ends with its browser", func() bool { return p.Status().Summary.Leased == 0 })
-	w.Run("bpool", "renew", l.Lease.ID).Wants(t, 69, "there is no lease")
+	w.Run("bpool", "renew", l.Lease.ID).Exits(t, 69, "there is no lease")
 	if got := p.States(); got != "waiting waiting" {
 		t.Errorf("after the browser has left the instances are %s", got)
 	}
@@ -107,7 +107,7 @@ func TestPoolRunsItsHub(t *testing.T) {
 	p := w.JoinedPool()
 	hubs := func() string { return w.Run("bproxy", "list", "--field=proxy.pid").Out }
 	cmdtest.Until(t, "the pool runs a hub", func() bool { return hubs() != "" })
-	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Wants(t, 0, "")
+	w.Run("bproxy", "extension", "--paired", w.Dir+"/extension").Exits(t, 0, "")
 	cmdtest.ChromiumWith(t, w.Dir+"/extension")
 	cmdtest.Until(t, "the browser is an instance", func() bool { return p.States() == "healthy waiting" })
 	pid := atoi(t, hubs())

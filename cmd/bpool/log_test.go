@@ -23,13 +23,13 @@ func TestPoolLog(t *testing.T) {
 		"PW_MCP_PROXY__B_BROWSER=/nonexistent/browser")
 	p.Start()
 	l := p.Lease()
-	w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 	cmdtest.Until(t, "the browser is replaced", func() bool {
 		i := p.Status().Pools[0].Instances[0]
 		return i.Restarts == 1 && i.Status == "healthy"
 	})
 	w.Run("bpool", "lease", "--", "sh", "-c", "kill -9 $0; bpool lease --timeout 0",
-		fmt.Sprint(p.Status().Pools[0].Instances[0].PID)).Wants(t, 75, "leased, by sh")
+		fmt.Sprint(p.Status().Pools[0].Instances[0].PID)).Exits(t, 75, "leased, by sh")
 	cmdtest.Until(t, "the browser's end is told", func() bool { return strings.Contains(p.Errs.String(), "signal 9") })
 	held := p.Lease()
 	p.Stop()

@@ -55,14 +55,14 @@ func TestSharedPoolLeases(t *testing.T) {
 		t.Errorf("another holder sees %s", s)
 	}
 	// A drained pool grants no leases; existing leases go on.
-	w.Run("bpool", "drain", "A").Wants(t, 0, "")
+	w.Run("bpool", "drain", "A").Exits(t, 0, "")
 	if i := p.Status().Pools[0].Instances; i[0].Status != "draining" || i[1].Status != "draining" ||
 		c.Ask("Browser.getVersion", "{}") == "" {
 		t.Errorf("%+v, want both draining, and the lease's browser to answer", i)
 	}
-	w.Run("bpool", "drain", "--off").Wants(t, 0, "")
+	w.Run("bpool", "drain", "--off").Exits(t, 0, "")
 	// At its end connected clients are told, and later ones too.
-	w.Run("bpool", "release", a.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", a.Lease.ID).Exits(t, 0, "")
 	c.AwaitEnd()
 	for _, path := range []string{"", "/json/version", "/devtools/browser/" + a.Lease.ID} {
 		if code, body := cmdtest.Get(t, "GET", a.Instance.HTTPURL+path); code != http.StatusGone ||
@@ -85,7 +85,7 @@ func TestSharedPoolLeases(t *testing.T) {
 	if s := again.Targets(t); strings.Count(s, `"type":"page"`) != 1 {
 		t.Errorf("the next holder sees %s", s)
 	}
-	w.Run("bpool", "release", b.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", b.Lease.ID).Exits(t, 0, "")
 	// A client closes its browser: the lease gets another one at its address.
 	c.Ask(cmdtest.NewPage, blank("closed"))
 	c.Ask("Browser.close", "{}")
@@ -97,7 +97,7 @@ func TestSharedPoolLeases(t *testing.T) {
 		t.Error("Browser.close has ended the browser of all")
 	}
 	short := p.Lease("--ttl", "1h", "--instance", "1", "--timeout", "0s")
-	w.Run("bpool", "renew", "--ttl", "1ms", short.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "renew", "--ttl", "1ms", short.Lease.ID).Exits(t, 0, "")
 	cmdtest.Until(t, "its time is over", func() bool {
 		code, _ := cmdtest.Get(t, "GET", short.Instance.HTTPURL+"/json/version")
 		return code == http.StatusGone
@@ -122,7 +122,7 @@ func TestSharedPoolSpares(t *testing.T) {
 	syscall.Kill(pid, syscall.SIGSTOP)
 	defer syscall.Kill(pid, syscall.SIGCONT)
 	for range 5 {
-		w.Run("bpool", "release", p.Lease().Lease.ID).Wants(t, 0, "")
+		w.Run("bpool", "release", p.Lease().Lease.ID).Exits(t, 0, "")
 	}
 	var leases []cmdtest.Leased
 	for range 2 {
@@ -170,7 +170,7 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 					strings.Count(s, "#holder") != strings.Count(s, "#"+mark) {
 					t.Errorf("%s sees %s", mark, s)
 				}
-				w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
+				w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 			}
 		})
 	}
@@ -297,7 +297,7 @@ func TestSharedPoolReplacesWornBrowsers(t *testing.T) {
 			p := w.Shared("_A_INSTANCES=4", "_A_"+limit, "HEALTH_INTERVAL="+interval)
 			first := p.Lease()
 			if limit == "MAX_USES=2" {
-				w.Run("bpool", "release", p.Lease().Lease.ID).Wants(t, 0, "")
+				w.Run("bpool", "release", p.Lease().Lease.ID).Exits(t, 0, "")
 			}
 			c := cmdtest.Dial(t, first.Instance.WSURL)
 			c.Ask(cmdtest.NewPage, blank("old"))
@@ -312,7 +312,7 @@ func TestSharedPoolReplacesWornBrowsers(t *testing.T) {
 			if syscall.Kill(first.Instance.PID, 0) != nil {
 				t.Error("the worn browser has ended under its lease")
 			}
-			w.Run("bpool", "release", first.Lease.ID).Wants(t, 0, "")
+			w.Run("bpool", "release", first.Lease.ID).Exits(t, 0, "")
 			cmdtest.Until(t, "the worn browser ends with its last lease",
 				func() bool { return syscall.Kill(first.Instance.PID, 0) != nil })
 			if code, body := cmdtest.Get(t, "GET", first.Instance.HTTPURL+"/json/version"); code != http.StatusGone {
@@ -338,7 +338,7 @@ func TestMaxMemoryOfABrowserOfItsOwn(t *testing.T) {
 	if pid := p.PID(0); pid != l.Instance.PID {
 		t.Error("it was replaced under its lease")
 	}
-	w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 	cmdtest.Until(t, "it is replaced", func() bool { pid := p.PID(0); return pid != 0 && pid != l.Instance.PID })
 }
 
@@ -363,26 +363,26 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 	}
 	browsers(1)
 	first := p.Lease("--instance", "0")
-	w.Run("bpool", "scale", "A", "5").Wants(t, 0, "")
+	w.Run("bpool", "scale", "A", "5").Exits(t, 0, "")
 	browsers(3)
 	cmdtest.Until(t, "all are healthy", func() bool { return p.Status().Summary.Healthy == 5 })
 	last := p.Lease("--instance", "4")
-	w.Run("bpool", "scale", "A", "3").Wants(t, 0, "")
+	w.Run("bpool", "scale", "A", "3").Exits(t, 0, "")
 	if s := last.Targets(t); !strings.Contains(s, `"type":"page"`) {
 		t.Errorf("a lease of an instance that is no more sees %s", s)
 	}
 	browsers(3)
-	w.Run("bpool", "release", last.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", last.Lease.ID).Exits(t, 0, "")
 	browsers(2)
 	// Each instance has a browser of its own now; the lease goes on.
 	c := cmdtest.Dial(t, first.Instance.WSURL)
 	write(strings.NewReplacer("per_browser = 2\n", "", "context", "process").Replace(shared))
-	w.Run("bpool", "reload").Wants(t, 0, "")
+	w.Run("bpool", "reload").Exits(t, 0, "")
 	browsers(3)
 	if c.Ask("Browser.getVersion", "{}"); first.Instance.PID == p.PID(0) {
 		t.Error("the new instance has the old browser")
 	}
-	w.Run("bpool", "release", first.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", first.Lease.ID).Exits(t, 0, "")
 	c.AwaitEnd()
 	browsers(2)
 	if code, _ := cmdtest.Get(t, "GET", first.Instance.HTTPURL+"/json/version"); code != http.StatusGone {
@@ -392,7 +392,7 @@ func TestSharedPoolScalesAndReloads(t *testing.T) {
 		t.Errorf("a lease of a browser of its own has the address %s", l.Instance.HTTPURL)
 	}
 	write(shared)
-	w.Run("bpool", "reload").Wants(t, 0, "")
+	w.Run("bpool", "reload").Exits(t, 0, "")
 	cmdtest.Until(t, "it shares again, at the same port", func() bool {
 		l := p.Lease()
 		w.Run("bpool", "release", l.Lease.ID)
@@ -460,7 +460,7 @@ func TestSharedPoolRestart(t *testing.T) {
 	ca, cb := cmdtest.Dial(t, a.Instance.WSURL), cmdtest.Dial(t, b.Instance.WSURL)
 	ca.Ask(cmdtest.NewPage, blank("old"))
 	cb.Ask(cmdtest.NewPage, blank("old"))
-	w.Run("bpool", "restart", "A/0").Wants(t, 0, "")
+	w.Run("bpool", "restart", "A/0").Exits(t, 0, "")
 	ca.AwaitEnd()
 	if s := a.Targets(t); strings.Contains(s, "#old") {
 		t.Errorf("a lease that was restarted sees %s", s)
@@ -473,7 +473,7 @@ func TestSharedPoolRestart(t *testing.T) {
 		t.Error("the restart of one instance has ended the browser of all")
 	}
 	p.AwaitKept(used, b)
-	w.Run("bpool", "restart", "A").Wants(t, 0, "")
+	w.Run("bpool", "restart", "A").Exits(t, 0, "")
 	cb.AwaitEnd()
 	if s := b.Targets(t); !strings.Contains(s, "#old") || p.PID(1) == b.Instance.PID {
 		t.Errorf("after a restart of the pool a lease sees %s", s)
@@ -485,9 +485,9 @@ func TestSharedPoolRestart(t *testing.T) {
 		!strings.Contains(body, "RESTART=never") {
 		t.Errorf("%d %s", code, body)
 	}
-	w.Run("bpool", "release", "--all").Wants(t, 0, "")
-	w.Run("bpool", "lease").Wants(t, 69, "RESTART=never")
-	w.Run("bpool", "restart", "A/1").Wants(t, 0, "")
+	w.Run("bpool", "release", "--all").Exits(t, 0, "")
+	w.Run("bpool", "lease").Exits(t, 69, "RESTART=never")
+	w.Run("bpool", "restart", "A/1").Exits(t, 0, "")
 	cmdtest.Until(t, "both are back", func() bool { return p.Status().Summary.Healthy == 2 })
 	p.Lease()
 }
@@ -533,7 +533,7 @@ func TestSharedPoolBehindProxy(t *testing.T) {
 	if s := cmdtest.AskOnce(t, pages[0].WSURL, "Runtime.evaluate", `{"expression":"6*7"}`); !strings.Contains(s, "42") {
 		t.Errorf("a page: %s", s)
 	}
-	w.Run("bpool", "release", "--all").Wants(t, 0, "")
+	w.Run("bpool", "release", "--all").Exits(t, 0, "")
 	c.AwaitEnd()
 	if s := cmdtest.AskOnce(t, "ws://"+q.Addr+"/devtools/browser", "Target.getTargets", "{}"); strings.Contains(s,
 		"#mine") {

@@ -29,7 +29,7 @@ func TestPoolStates(t *testing.T) {
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	cmdtest.WriteFile(t, w.Dir+"/base.json",
 		`{"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"base"}]}]}`)
-	w.Run("bpool", "state", "import", w.Dir+"/base.json").Wants(t, 0, "")
+	w.Run("bpool", "state", "import", w.Dir+"/base.json").Exits(t, 0, "")
 	p := w.Shared("_A_INSTANCES=2", "_A_STATE=base", "_B_INSTANCES=1", "_B_START=lazy", "_B_ISOLATION=process")
 	a := p.Lease()
 	if got := shows(t, a.Instance.WSURL, site); got != "shows nobody, base, nothing" {
@@ -40,7 +40,7 @@ func TestPoolStates(t *testing.T) {
 	}
 	fields := "state.name,state.saved_at,state.size_bytes"
 	save := w.Run("bpool", "state", "save", "ann", "--from", a.Lease.ID, "-f", fields)
-	save.Wants(t, 0, "")
+	save.Exits(t, 0, "")
 	if show := w.Run("bpool", "state", "show", "ann", "-f", fields).Out; save.Out != show {
 		t.Errorf("the saved state is %q, and shown as %q", save.Out, show)
 	}
@@ -58,10 +58,10 @@ func TestPoolStates(t *testing.T) {
 	if got := shows(t, b.Instance.WSURL, site); got != "shows ann, s3cret-token, s3cret-key" {
 		t.Errorf("the lease's next session shows %q", got)
 	}
-	w.Run("bpool", "release", a.Lease.ID).Wants(t, 0, "")
-	w.Run("bpool", "state", "save", "ann", "--from", a.Lease.ID).Wants(t, 69, "there is no lease")
-	w.Run("bpool", "lease", "--state", "nobody").Wants(t, 69, `there is no state "nobody"`)
-	w.Run("bpool", "lease", "B", "--state", "ann").Wants(t, 64, "has a browser to itself")
+	w.Run("bpool", "release", a.Lease.ID).Exits(t, 0, "")
+	w.Run("bpool", "state", "save", "ann", "--from", a.Lease.ID).Exits(t, 69, "there is no lease")
+	w.Run("bpool", "lease", "--state", "nobody").Exits(t, 69, `there is no state "nobody"`)
+	w.Run("bpool", "lease", "B", "--state", "ann").Exits(t, 64, "has a browser to itself")
 	status := w.Run("bpool", "status")
 	if !strings.Contains(status.Out, `"login":{"name":"ann"}`) || strings.Contains(status.Out, "s3cret") {
 		t.Errorf("the status is %s", status.Out)

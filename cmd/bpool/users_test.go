@@ -30,27 +30,27 @@ func TestStatesOfAService(t *testing.T) {
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/here")
 	const state = `{"origins":[{"origin":"https://a.test"}]}`
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", state)
-	w.Run("bpool", "state", "import", w.Dir+"/ann.json", "--name", "here").Wants(t, 0, "")
+	w.Run("bpool", "state", "import", w.Dir+"/ann.json", "--name", "here").Exits(t, 0, "")
 	p := there.Shared("_A_INSTANCES=1", "_A_START=lazy", "_A_STATE=base")
-	w.Run("bpool", "state", "import", w.Dir+"/ann.json").Wants(t, 0, "")
+	w.Run("bpool", "state", "import", w.Dir+"/ann.json").Exits(t, 0, "")
 	if _, err := os.Stat(w.Dir + "/there/btools/states/ann.json"); err != nil {
 		t.Error(err)
 	}
 	if got := w.Run("bpool", "state", "list", "-f", "state.name").Out; got != "ann\n" {
 		t.Errorf("the service has %q", got)
 	}
-	w.Run("bpool", "lease", "--state", "here").Wants(t, 69, `there is no state "here"`)
+	w.Run("bpool", "lease", "--state", "here").Exits(t, 69, `there is no state "here"`)
 	cmdtest.WriteFile(t, w.Dir+"/there/btools/states/damaged.json", `{"version":1,"state":{"cook`)
-	w.Run("bpool", "lease", "--state", "damaged").Wants(t, 65, "is damaged")
-	w.Run("bpool", "state", "delete", "damaged").Wants(t, 0, "")
-	w.Run("bpool", "lease").Wants(t, 69, `there is no state "base"`)
+	w.Run("bpool", "lease", "--state", "damaged").Exits(t, 65, "is damaged")
+	w.Run("bpool", "state", "delete", "damaged").Exits(t, 0, "")
+	w.Run("bpool", "lease").Exits(t, 69, `there is no state "base"`)
 	var e *control.Error
 	err := control.Path(p.Socket).Call(t.Context(), "hold",
 		map[string]any{"settings": map[string]any{"state": "here"}, "state_dir": w.Dir + "/here/btools/states"}, nil)
 	if !errors.As(err, &e) || e.Code != control.Unavailable || !strings.Contains(err.Error(), "/there/") {
 		t.Errorf("with a directory of the client: %v", err)
 	}
-	w.Run("bpool", "state", "list", "--socket", w.Dir+"/none").Wants(t, 69, "no bpool service listens on")
+	w.Run("bpool", "state", "list", "--socket", w.Dir+"/none").Exits(t, 69, "no bpool service listens on")
 	p.Stop()
 	if got := w.Run("bpool", "state", "list", "-f", "state.name").Out; got != "here\n" {
 		t.Errorf("without a service there are %q", got)
@@ -88,8 +88,8 @@ func TestStatesOfUsers(t *testing.T) {
 		out, _ := c.Output()
 		return cmdtest.Result{Out: string(out), Err: errs.String(), Code: c.ProcessState.ExitCode()}
 	}
-	w.Run("bpool", "state", "import", w.Dir+"/base.json").Wants(t, 0, "") // which STATE reads
-	another("state", "import", "shop.json").Wants(t, 0, "")
+	w.Run("bpool", "state", "import", w.Dir+"/base.json").Exits(t, 0, "") // which STATE reads
+	another("state", "import", "shop.json").Exits(t, 0, "")
 	if info, err := os.Stat(dir + "/uid-65534/shop.json"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the other user's state: %v, %v", info, err)
 	}
@@ -99,8 +99,8 @@ func TestStatesOfUsers(t *testing.T) {
 	if got := w.Run("bpool", "state", "list", "-f", "state.name").Out; got != "base\n" {
 		t.Errorf("the service's own user has %q", got)
 	}
-	w.Run("bpool", "lease", "--state", "shop").Wants(t, 69, `there is no state "shop"`)
-	another("lease", "--state", "base").Wants(t, 69, `there is no state "base"`)
+	w.Run("bpool", "lease", "--state", "shop").Exits(t, 69, `there is no state "shop"`)
+	another("lease", "--state", "base").Exits(t, 69, `there is no state "base"`)
 	lease := func(want string, args ...string) (id string) {
 		t.Helper()
 		r := another(append([]string{"lease", "-f", "lease.id,instance.ws_url"}, args...)...)
@@ -113,7 +113,7 @@ func TestStatesOfUsers(t *testing.T) {
 		}
 		return id
 	}
-	another("release", lease("base")).Wants(t, 0, "")
+	another("release", lease("base")).Exits(t, 0, "")
 	id := lease("another", "--state", "shop")
 	for uid, want := range map[int]int{int(as.Credential.Uid): 200, 70001: 403, 0: 200} {
 		i := p.Status().Pools[0].Instances[0]
@@ -123,11 +123,11 @@ func TestStatesOfUsers(t *testing.T) {
 			}
 		}
 	}
-	another("state", "save", "saved", "--from", id).Wants(t, 0, "")
+	another("state", "save", "saved", "--from", id).Exits(t, 0, "")
 	if got := another("state", "export", "saved").Out; !strings.Contains(got, `"another"`) {
 		t.Errorf("the saved state is %s", got)
 	}
-	another("release", id).Wants(t, 0, "")
+	another("release", id).Exits(t, 0, "")
 	p.Stop()
 	w.Clean()
 }
@@ -206,7 +206,7 @@ func TestSystemUnits(t *testing.T) {
 	if err := os.Chmod(home+"/shop.json", 0o644); err != nil {
 		t.Fatal(err)
 	}
-	client(5000, gid, "state", "import", home+"/shop.json").Wants(t, 0, "")
+	client(5000, gid, "state", "import", home+"/shop.json").Exits(t, 0, "")
 	if _, err := os.Stat(home + "/state/btools/states/uid-5000/shop.json"); err != nil {
 		t.Errorf("the state is not in the directory that is kept: %v", err)
 	}
@@ -217,15 +217,15 @@ func TestSystemUnits(t *testing.T) {
 		t.Errorf("another member has the states %q", got)
 	}
 	lease := client(5001, gid, "lease", "-f", "lease.id,instance.http_url")
-	lease.Wants(t, 0, "")
+	lease.Exits(t, 0, "")
 	id, endpoint, _ := strings.Cut(strings.TrimSpace(lease.Out), "\t")
 	// It belongs to that member alone.
 	for _, args := range [][]string{{"release", id}, {"renew", id}, {"downloads", id},
 		{"state", "save", "x", "--from", id}} {
-		client(5000, gid, args...).Wants(t, 69, "there is no lease "+id)
+		client(5000, gid, args...).Exits(t, 69, "there is no lease "+id)
 	}
 	for _, args := range [][]string{{"drain"}, {"scale", "DEFAULT", "2"}, {"restart", "DEFAULT"}, {"reload"}} {
-		client(5000, gid, args...).Wants(t, 69, "only root and the user who runs the service may call "+args[0])
+		client(5000, gid, args...).Exits(t, 69, "only root and the user who runs the service may call "+args[0])
 	}
 	if got := client(5000, gid, "release", "--all").Out; got != "" {
 		t.Errorf("release --all of another member ends %q", got)
@@ -240,12 +240,12 @@ func TestSystemUnits(t *testing.T) {
 			t.Errorf("user %d gets %d from the endpoint, want %d: %s", uid, code, want, body)
 		}
 	}
-	client(5001, gid, "release", id).Wants(t, 0, "")
+	client(5001, gid, "release", id).Exits(t, 0, "")
 	if code, _ := getAs(t, 5001, endpoint+"/json/version"); code != 403 {
 		t.Errorf("after the lease its user gets %d from the endpoint", code)
 	}
-	client(0, 0, "drain").Wants(t, 0, "")
-	client(5000, 5000, "status").Wants(t, 1, "permission denied")
+	client(0, 0, "drain").Exits(t, 0, "")
+	client(5000, 5000, "status").Exits(t, 1, "permission denied")
 	p.Stop()
 	w.Clean()
 }

@@ -88,7 +88,7 @@ func TestProxyOnRealBrowser(t *testing.T) {
 func TestProxyCommands(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bproxy", "status").Wants(t, 69, "no bproxy is running (looked in "+w.Dir+"/state/state.json)")
+	w.Run("bproxy", "status").Exits(t, 69, "no bproxy is running (looked in "+w.Dir+"/state/state.json)")
 	p := w.Proxy("--browser", "chromium")
 	if s := p.Do("launch"); s.Status.State != "ready" || s.Browser.Type != "chromium" {
 		t.Errorf("after launch: %+v, want a chromium that is ready", s)
@@ -118,7 +118,7 @@ func TestProxyCommands(t *testing.T) {
 	ready := p.Do("launch")
 	c, _ = p.Socket("/")
 	r := w.Run("bproxy", "launch", "--browser", "chromium", "--no-headless")
-	r.Wants(t, 69, "there is no display")
+	r.Exits(t, 69, "there is no display")
 	if s := p.Do("status"); s.Status.State != "ready" || s.Instance.ID != ready.Instance.ID ||
 		s.Status.WebSockets != 1 {
 		t.Errorf("after a launch that failed: %+v, want %s ready with 1 WebSocket", s, ready.Instance.ID)
@@ -128,29 +128,29 @@ func TestProxyCommands(t *testing.T) {
 		t.Errorf("bproxy says:\n%s\nbproxy launch says:\n%s", said, r.Err)
 	}
 	p.Do("stop")
-	w.Run("bproxy", "launch", "--browser", "edge").Wants(t, 69, "no edge is installed")
-	w.Run("bproxy", "launch", "--browser", "netscape").Wants(t, 64, "one of chrome, edge")
+	w.Run("bproxy", "launch", "--browser", "edge").Exits(t, 69, "no edge is installed")
+	w.Run("bproxy", "launch", "--browser", "netscape").Exits(t, 64, "one of chrome, edge")
 	if code, _ := cmdtest.Get(t, "GET", p.URL+"/json/version"); code != 200 ||
 		!strings.Contains(args(), "--window-size=300,200") {
 		t.Errorf("after a launch that failed: %d", code)
 	}
 	q := w.Proxy()
-	w.Run("bproxy", "status").Wants(t, 64, "name one of these ports")
-	w.Run("bproxy", "status", "1").Wants(t, 69, "no bproxy listens on port 1 (looked in "+w.Dir+"/state/state.json)")
-	w.Run("bproxy", "watch", "--port", "1").Wants(t, 69, "no bproxy listens on port 1")
-	w.Run("bproxy", "status", "x").Wants(t, 64, "not a port")
+	w.Run("bproxy", "status").Exits(t, 64, "name one of these ports")
+	w.Run("bproxy", "status", "1").Exits(t, 69, "no bproxy listens on port 1 (looked in "+w.Dir+"/state/state.json)")
+	w.Run("bproxy", "watch", "--port", "1").Exits(t, 69, "no bproxy listens on port 1")
+	w.Run("bproxy", "status", "x").Exits(t, 64, "not a port")
 	elsewhere := w.With("BTOOLS_STATE=" + w.Dir + "/other/state.json")
 	port := strings.TrimPrefix(q.Addr, "127.0.0.1:")
-	elsewhere.Run("bproxy", "status", port).Wants(t, 69,
+	elsewhere.Run("bproxy", "status", port).Exits(t, 69,
 		"something listens on port "+port+", but it is not listed in "+w.Dir+"/other/state.json")
 	if r := w.Run("bproxy", "list", "-f", "proxy.port,status.state"); len(strings.Fields(r.Out)) != 4 {
 		t.Errorf("list: %+v, want a port and a state of 2 proxies", r)
 	}
-	w.Run("bproxy", "--listen", q.Addr).Wants(t, 75, "is taken")
-	w.Run("bproxy", "--listen", "0.0.0.0:0").Wants(t, 64, "--token-file")
-	w.Run("bproxy", "--listen", "example.com:1").Wants(t, 64, "IP address")
-	w.Run("bproxy", "--target", "wss://x").Wants(t, 64, "--target must be")
-	w.Run("bproxy", "--window-size", "big").Wants(t, 64, "--window-size")
+	w.Run("bproxy", "--listen", q.Addr).Exits(t, 75, "is taken")
+	w.Run("bproxy", "--listen", "0.0.0.0:0").Exits(t, 64, "--token-file")
+	w.Run("bproxy", "--listen", "example.com:1").Exits(t, 64, "IP address")
+	w.Run("bproxy", "--target", "wss://x").Exits(t, 64, "--target must be")
+	w.Run("bproxy", "--window-size", "big").Exits(t, 64, "--window-size")
 }
 
 func TestProxyCommandAfterDashes(t *testing.T) {
@@ -170,9 +170,9 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 	}
 	w.Clean()
 	piped := w.Run("sh", "-c", "blaunch --browser "+cmdtest.Bin+"/fakebrowser | bproxy - -- true")
-	piped.Wants(t, 0, "goes on: blaunch stop inst_")
-	w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
-	w.Run("bproxy", "--", w.Dir+"/none").Wants(t, 127, "not found")
+	piped.Exits(t, 0, "goes on: blaunch stop inst_")
+	w.Run("blaunch", "stop", "--all").Exits(t, 0, "")
+	w.Run("bproxy", "--", w.Dir+"/none").Exits(t, 127, "not found")
 
 	// CMD's user is told at once when the browser ends, not with CMD's end.
 	c := w.Cmd("bproxy", append(fakeFlags(""), "--", "sh", "-c",
@@ -190,7 +190,7 @@ func TestProxyCommandAfterDashes(t *testing.T) {
 	}
 
 	// Of Firefox it is known before the launch what it speaks.
-	w.Run("bproxy", "--browser", "firefox", "--", "true", "{cdp_endpoint}").Wants(t, 64, "WebDriver BiDi")
+	w.Run("bproxy", "--browser", "firefox", "--", "true", "{cdp_endpoint}").Exits(t, 64, "WebDriver BiDi")
 	r = w.Run("bproxy", "--browser", "firefox", "--", "sh", "-c",
 		"echo $BTOOLS_PROTOCOL $BTOOLS_CDP_URL $BTOOLS_WS_URL $1; bproxy list -f proxy.protocol,proxy.ws_url", "sh",
 		"{ws_endpoint}")
@@ -385,7 +385,7 @@ func TestProxyDeath(t *testing.T) {
 			cmdtest.AwaitClosed(t, c)
 		}
 		w.Clean()
-		w.Run("bproxy", "list").Wants(t, 0, "")
+		w.Run("bproxy", "list").Exits(t, 0, "")
 	}
 	// What the killed ones left is swept by who comes next.
 	p = w.Proxy()
@@ -396,7 +396,7 @@ func TestProxyDeath(t *testing.T) {
 	// Its own end is that of the shell, and of a descriptor.
 	r := w.Run("sh", "-c",
 		"bproxy --eager --bind-pid $$ >/dev/null 2>&1 & until bproxy list -f status.state | grep -q ready; do :; done")
-	r.Wants(t, 0, "")
+	r.Exits(t, 0, "")
 	p.Stop()
 	w.Clean()
 }
@@ -427,7 +427,7 @@ func TestProxyBrowserHangs(t *testing.T) {
 	cmdtest.Until(t, "the status tells it", state("unresponsive"))
 	syscall.Kill(x.Instance.PID, syscall.SIGCONT)
 	cmdtest.Until(t, "it is well again", state("foreign"))
-	w.Run("bproxy", "--health-interval", "1ms").Wants(t, 64, "--health-interval must be 0 or at least 10ms")
+	w.Run("bproxy", "--health-interval", "1ms").Exits(t, 64, "--health-interval must be 0 or at least 10ms")
 }
 
 // A proxy that is stopped keeps nobody waiting who asks how it is.
@@ -439,7 +439,7 @@ func TestProxyIsStopped(t *testing.T) {
 	defer p.Cmd.Process.Signal(syscall.SIGCONT)
 	var wg sync.WaitGroup
 	for _, c := range []string{"status", "restart"} {
-		wg.Go(func() { w.Run("bproxy", c).Wants(t, 75, "suspended") })
+		wg.Go(func() { w.Run("bproxy", c).Exits(t, 75, "suspended") })
 	}
 	wg.Wait()
 }
@@ -598,7 +598,7 @@ return [
 Promise.all(tries).then(() => fetch('/tried?' + got))
 </script>`, strings.TrimPrefix(p.Addr, "127.0.0.1:"))
 	})
-	w.Run("blaunch", "--url", site).Wants(t, 0, "")
+	w.Run("blaunch", "--url", site).Exits(t, 0, "")
 	select {
 	case got := <-tried:
 		if got != "" {
@@ -625,8 +625,8 @@ func TestProxyToken(t *testing.T) {
 	w := cmdtest.New(t)
 	os.WriteFile(w.Dir+"/token", []byte("abc123\n"), 0o600)
 	os.WriteFile(w.Dir+"/empty", nil, 0o600)
-	w.Run("bproxy", "--token-file", w.Dir+"/none").Wants(t, 78, "cannot read the token")
-	w.Run("bproxy", "--token-file", w.Dir+"/empty").Wants(t, 78, "does not contain a token")
+	w.Run("bproxy", "--token-file", w.Dir+"/none").Exits(t, 78, "cannot read the token")
+	w.Run("bproxy", "--token-file", w.Dir+"/empty").Exits(t, 78, "does not contain a token")
 	p := w.Proxy("--listen", "0.0.0.0:0", "--token-file", w.Dir+"/token")
 	if code, body := cmdtest.Get(t, "GET", p.URL+"/json/version"); code != 401 || !strings.Contains(body,
 		"unauthorized") {
@@ -669,7 +669,7 @@ func TestProxyIdleAndEager(t *testing.T) {
 	if s := p.Do("status"); s.Status.Launches != 2 {
 		t.Errorf("%+v, want 2 launches", s)
 	}
-	w.Run("bproxy", "--no-input", "--idle-by", "use").Wants(t, 64, "traffic or connections")
+	w.Run("bproxy", "--no-input", "--idle-by", "use").Exits(t, 64, "traffic or connections")
 }
 
 // A client that is connected and silent does not keep the browser, one that
@@ -728,8 +728,8 @@ func TestProxyTargets(t *testing.T) {
 		c.Write(append([]byte{0x81, 0x80 | 38, 0, 0, 0, 0}, `{"id":1,"method":"Browser.getVersion"}`...))
 		c.Read(make([]byte, 100))
 		c.Close()
-		w.Run("bproxy", "stop").Wants(t, 64, "does not own its browser")
-		w.Run("bproxy", "launch").Wants(t, 64, "does not own its browser")
+		w.Run("bproxy", "stop").Exits(t, 64, "does not own its browser")
+		w.Run("bproxy", "launch").Exits(t, 64, "does not own its browser")
 		p.Stop()
 	}
 	if b, _ := os.ReadFile(w.Dir + "/trace"); strings.Count(string(b),
@@ -745,7 +745,7 @@ func TestProxyTargets(t *testing.T) {
 	if code, _ := cmdtest.Get(t, "GET", p.URL+"/json/version"); code != 502 {
 		t.Errorf("status %d, want 502", code)
 	}
-	w.Run("bproxy", "--target", x.Instance.HTTPURL, "--idle", "1s").Wants(t, 64,
+	w.Run("bproxy", "--target", x.Instance.HTTPURL, "--idle", "1s").Exits(t, 64,
 		"--idle applies to a browser that bproxy launches")
 }
 
@@ -891,7 +891,7 @@ func TestFirefoxOutlivesLeases(t *testing.T) {
 		if n, err := c.Read(b); !strings.Contains(string(b[:n]), `"sessionId"`) {
 			t.Errorf("round %d: %q, %v", round, b[:n], err)
 		}
-		w.Run("bpool", "release", l.Lease.ID).Wants(t, 0, "")
+		w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 		cmdtest.AwaitClosed(t, c)
 		i := p.Status().Pools[0].Instances[0]
 		if pid == 0 {
@@ -956,8 +956,8 @@ func TestProxyOwnsItsBrowser(t *testing.T) {
 		_, port, _ := net.SplitHostPort(p.Addr)
 		return w.Run("blaunch", "list", "-f", "instance.owner").Out == "bproxy :"+port+"\n"
 	})
-	w.Run("blaunch", "stop", "--all").Wants(t, 0, "left running for their owners: 1")
-	w.Run("blaunch", "stop", "--all", "--force").Wants(t, 0, "")
+	w.Run("blaunch", "stop", "--all").Exits(t, 0, "left running for their owners: 1")
+	w.Run("blaunch", "stop", "--all", "--force").Exits(t, 0, "")
 	cmdtest.Until(t, "the proxy tells it", func() bool {
 		return strings.Contains(p.Errs.String(), "it was stopped by blaunch stop or a signal")
 	})

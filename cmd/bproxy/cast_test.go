@@ -65,10 +65,10 @@ func TestCast(t *testing.T) {
 				document.hasFocus()].join()</script>`)
 	})
 	w := cmdtest.New(t)
-	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, "no bproxy share is running")
+	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Exits(t, 69, "no bproxy share is running")
 	p := w.Proxy("--isolate", "--window-size", "320,240") // each frame costs less
 	session := "ws://" + p.Addr + "/session/one/devtools/browser/one"
-	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 69, `no named session "one"`)
+	w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Exits(t, 69, `no named session "one"`)
 	c := cmdtest.Dial(t, session)
 	id := jsonrpc.GetString([]byte(c.Ask("Target.createTarget", `{"url":"`+site+`"}`)), "result", "targetId")
 	page := cmdtest.Dial(t, "ws://"+p.Addr+"/session/one/devtools/page/"+id)
@@ -147,7 +147,7 @@ func TestCast(t *testing.T) {
 	})
 	t.Run("of a given length, into a directory", func(t *testing.T) {
 		dir := w.Dir + "/frames"
-		w.Run("bproxy", "cast", "one", "--page", id, "--fps", "2", "--duration", "2s", dir).Wants(t, 0, "frames in")
+		w.Run("bproxy", "cast", "one", "--page", id, "--fps", "2", "--duration", "2s", dir).Exits(t, 0, "frames in")
 		list, _ := os.ReadFile(dir + "/frames.ffconcat")
 		images, _ := filepath.Glob(dir + "/*.jpg")
 		if n := len(images); n == 0 || n > 6 || strings.Count(string(list), "\nfile ") != n ||
@@ -160,25 +160,25 @@ func TestCast(t *testing.T) {
 				t.Errorf("%s: %v", path, err)
 			}
 		}
-		w.Run("bproxy", "cast", "one", dir).Wants(t, 1, "already has a recording")
+		w.Run("bproxy", "cast", "one", dir).Exits(t, 1, "already has a recording")
 
 	})
 	t.Run("of a browser without sessions, and on a full disk", func(t *testing.T) {
 		alone := w.Proxy("--target", p.URL+"/session/one")
 		port := strings.TrimPrefix(alone.Addr, "127.0.0.1:")
-		w.Run("bproxy", "cast", "--port", port, "--duration", "1s", w.Dir+"/b.mjpeg").Wants(t, 0, " in ")
+		w.Run("bproxy", "cast", "--port", port, "--duration", "1s", w.Dir+"/b.mjpeg").Exits(t, 0, " in ")
 		if frames(t, w.Dir+"/b.mjpeg") == 0 {
 			t.Error("no frames of a browser without sessions")
 		}
 		os.Symlink("/dev/full", w.Dir+"/full.mjpeg")
-		w.Run("bproxy", "cast", "--port", port, w.Dir+"/full.mjpeg").Wants(t, 1, "no space left")
+		w.Run("bproxy", "cast", "--port", port, w.Dir+"/full.mjpeg").Exits(t, 1, "no space left")
 		alone.Stop()
 
 	})
 	t.Run("of one of several pages, which goes elsewhere and is closed", func(t *testing.T) {
 		c.Ask("Target.createTarget", `{"url":"`+site+`/2"}`)
-		w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Wants(t, 64, "several pages; choose one with --page:\n  ")
-		w.Run("bproxy", "cast", "one", "--page", "x", w.Dir+"/x.mjpeg").Wants(t, 69, "no page x; there are:\n  ")
+		w.Run("bproxy", "cast", "one", w.Dir+"/x.mjpeg").Exits(t, 64, "several pages; choose one with --page:\n  ")
+		w.Run("bproxy", "cast", "one", "--page", "x", w.Dir+"/x.mjpeg").Exits(t, 69, "no page x; there are:\n  ")
 		if _, err := os.Stat(w.Dir + "/x.mjpeg"); err == nil {
 			t.Error("a recording that did not begin has a file")
 		}
@@ -223,7 +223,7 @@ func TestCast(t *testing.T) {
 		if r, g, b, _ := image.At(9, 9).RGBA(); r>>8 > 50 || g>>8 < 200 || b>>8 > 50 {
 			t.Errorf("the last frame has the color %d %d %d, want green", r>>8, g>>8, b>>8)
 		}
-		w.Run("bproxy", "session", "end", "two").Wants(t, 0, "")
+		w.Run("bproxy", "session", "end", "two").Exits(t, 0, "")
 		none := start(t, "three", "--wait", file)
 		cmdtest.Until(t, "it waits", func() bool { return strings.Contains(said(none), "waiting for a page") })
 		none.Process.Signal(syscall.SIGTERM)
@@ -241,14 +241,14 @@ func TestCast(t *testing.T) {
 		file := w.Dir + "/d.mjpeg"
 		cast := start(t, "one", file)
 		cmdtest.Until(t, "there are frames", recorded(file, 1))
-		w.Run("bproxy", "session", "end", "one").Wants(t, 0, "")
+		w.Run("bproxy", "session", "end", "one").Exits(t, 0, "")
 		if err := cast.Wait(); err != nil || !strings.Contains(said(cast), "the session has ended") {
 			t.Errorf("after the end of its session: %v, %s", err, said(cast))
 		}
 		frames(t, file)
 	})
-	w.Run("bproxy", "cast", "one").Wants(t, 64, "has sessions: name one")
-	w.Run("bproxy", "cast", "one", "--fps", "0", "x").Wants(t, 64, "1 to 60")
+	w.Run("bproxy", "cast", "one").Exits(t, 64, "has sessions: name one")
+	w.Run("bproxy", "cast", "one", "--fps", "0", "x").Exits(t, 64, "1 to 60")
 	p.Stop()
 	w.Clean()
 }

@@ -59,10 +59,10 @@ func TestSessionDownloads(t *testing.T) {
 			t.Errorf("downloads into %s: %s", dir, got)
 		}
 	}
-	w.Run("bproxy", "session", "new", "x", "--download-root", w.Dir+"/none").Wants(t, 78, "--download-root")
+	w.Run("bproxy", "session", "new", "x", "--download-root", w.Dir+"/none").Exits(t, 78, "--download-root")
 
 	list := w.Run("bproxy", "downloads", "one", "--wait", "--save", w.Dir+"/saved")
-	list.Wants(t, 0, "")
+	list.Exits(t, 0, "")
 	var d struct {
 		Download struct{ GUID, Name, SHA256, Path, Saved, URL, Session string }
 	}
@@ -114,8 +114,8 @@ func TestSessionDownloads(t *testing.T) {
 		return strings.Contains(w.Run("bproxy", "downloads", "one").Out, "in_progress")
 	})
 	r := w.Run("bproxy", "downloads", "one", "--wait", "--timeout", "20ms")
-	r.Wants(t, 75, "still in progress")
-	w.Run("bproxy", "session", "end", "--all").Wants(t, 0, "")
+	r.Exits(t, 75, "still in progress")
+	w.Run("bproxy", "session", "end", "--all").Exits(t, 0, "")
 	if left, _ := filepath.Glob(w.Dirs()[0] + "/*"); len(left) > 0 {
 		t.Errorf("left of the sessions: %v", left)
 	}
@@ -132,12 +132,12 @@ func TestKeptDownloads(t *testing.T) {
 	p := w.Proxy("--isolate", "--downloads", w.Dir+"/kept", "--download-limit", "32KiB")
 	ws := "ws" + strings.TrimPrefix(p.URL, "http") + "/session/one/devtools/browser"
 	cmdtest.Click(t, ws, site, "file")
-	w.Run("bproxy", "downloads", "one", "--wait", "-f", "download.state").Wants(t, 0, "")
+	w.Run("bproxy", "downloads", "one", "--wait", "-f", "download.state").Exits(t, 0, "")
 	cmdtest.Click(t, ws, site, "slow")
 	cmdtest.Until(t, "the limit ends the download", func() bool {
 		return strings.Contains(w.Run("bproxy", "downloads", "one", "-f", "download.why").Out, "limit")
 	})
-	w.Run("bproxy", "session", "new", "two", "--download-limit", "0").Wants(t, 0, "")
+	w.Run("bproxy", "session", "new", "two", "--download-limit", "0").Exits(t, 0, "")
 	cmdtest.Click(t, strings.Replace(ws, "/one/", "/two/", 1), site, "slow")
 	cmdtest.Until(t, "a download is in progress", func() bool {
 		return strings.Contains(w.Run("bproxy", "downloads", "two").Out, "in_progress")
@@ -165,7 +165,7 @@ func TestWholeBrowserDownloads(t *testing.T) {
 		"_A__1_DOWNLOADS="+w.Dir+"/kept",
 		"_A__1_DOWNLOAD_LIMIT=32KiB", "_F_INSTANCES=1", "_F_BROWSER=firefox", "_N_INSTANCES=1", "_N_LAUNCH=false")
 	for pool, why := range map[string]string{"F": "firefox reports no downloads", "N": "bpool does not launch"} {
-		w.Run("bpool", "downloads", p.Lease(pool).Lease.ID).Wants(t, 1, why)
+		w.Run("bpool", "downloads", p.Lease(pool).Lease.ID).Exits(t, 1, why)
 	}
 	events := w.Events("bpool")
 	a, kept := p.Lease("--instance", "0"), p.Lease("--instance", "1")
@@ -227,12 +227,12 @@ func TestWholeBrowserDownloads(t *testing.T) {
 		return !strings.Contains(w.Run("bpool", "downloads", a.Lease.ID).Out, "in_progress")
 	})
 	inProgress(a) // by the next browser
-	w.Run("bpool", "release", a.Lease.ID).Wants(t, 0, "")
+	w.Run("bpool", "release", a.Lease.ID).Exits(t, 0, "")
 	cmdtest.Until(t, "the download ends with the lease", func() bool {
 		return strings.HasSuffix(strings.TrimSpace(strings.ReplaceAll(events.String(), "released\t\n", "")),
 			"download_failed\tcanceled")
 	})
-	w.Run("bpool", "downloads", a.Lease.ID).Wants(t, 69, "lease")
+	w.Run("bpool", "downloads", a.Lease.ID).Exits(t, 69, "lease")
 	cmdtest.Until(t, "nothing is left of the lease", func() bool {
 		left, _ := filepath.Glob(w.Dirs()[0] + "/*/*")
 		return !slices.ContainsFunc(left, func(name string) bool { return !strings.HasSuffix(name, "/incoming") })
@@ -371,9 +371,9 @@ func TestDownloadToFullDisk(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	goesOn(ws, "bproxy", "one")
-	w.Run("bproxy", "session", "end", "one").Wants(t, 0, "")
+	w.Run("bproxy", "session", "end", "one").Exits(t, 0, "")
 
-	w.Run("bproxy", "session", "new", "two").Wants(t, 0, "")
+	w.Run("bproxy", "session", "new", "two").Exits(t, 0, "")
 	unmount := small(incoming("/session-*/incoming"))
 	t.Cleanup(unmount)
 	ws = strings.Replace(ws, "/one/", "/two/", 1)

@@ -190,22 +190,22 @@ func TestExtensionStrangers(t *testing.T) {
 func TestExtensionUsage(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bproxy", "--extension", "--target", "http://127.0.0.1:1").Wants(t, 64, "--target has no effect")
-	w.Run("bproxy", "--ports", "1-2").Wants(t, 64,
+	w.Run("bproxy", "--extension", "--target", "http://127.0.0.1:1").Exits(t, 64, "--target has no effect")
+	w.Run("bproxy", "--ports", "1-2").Exits(t, 64,
 		"--ports is an option of bproxy hub\nbproxy: hint: see bproxy hub --help\n")
-	w.Run("bproxy", "--extension", "--ports", "5").Wants(t, 64, "a range such as 3301-3399")
-	w.Run("bproxy", "--extension", "--listen", "0.0.0.0:0").Wants(t, 64, "")
+	w.Run("bproxy", "--extension", "--ports", "5").Exits(t, 64, "a range such as 3301-3399")
+	w.Run("bproxy", "--extension", "--listen", "0.0.0.0:0").Exits(t, 64, "")
 	w.Run("bproxy", "hub", "--listen", "127.0.0.1:0", "--no-pairing", "--timeout", "10ms", "--", "true").
-		Wants(t, 75, "no browser has joined: timed out")
-	w.Run("bproxy", "extension").Wants(t, 64, "one directory")
+		Exits(t, 75, "no browser has joined: timed out")
+	w.Run("bproxy", "extension").Exits(t, 64, "one directory")
 	cmdtest.WriteFile(t, w.Dir+"/other/file", "x")
-	w.Run("bproxy", "extension", w.Dir+"/other").Wants(t, 1, "is not the extension")
-	w.Run("bproxy", "extension", w.Dir+"/new").Wants(t, 0, "")
-	w.Run("bproxy", "extension", w.Dir+"/new").Wants(t, 0, "") // a later version over it
+	w.Run("bproxy", "extension", w.Dir+"/other").Exits(t, 1, "is not the extension")
+	w.Run("bproxy", "extension", w.Dir+"/new").Exits(t, 0, "")
+	w.Run("bproxy", "extension", w.Dir+"/new").Exits(t, 0, "") // a later version over it
 	cmdtest.WriteFile(t, w.Dir+"/short", "ABC")
 	w.Run("bproxy", "--extension", "--listen", "127.0.0.1:0", "--pairing-file", w.Dir+"/short").
-		Wants(t, 78, "has no pairing code")
-	w.Run("bproxy", "stop", "inst_1706234567890_abc123").Wants(t, 69, "has joined")
+		Exits(t, 78, "has no pairing code")
+	w.Run("bproxy", "stop", "inst_1706234567890_abc123").Exits(t, 69, "has joined")
 }
 
 // With --all-tabs, clients share all tabs of the browser, the user's too; chromedp
@@ -263,7 +263,7 @@ func TestExtensionCommand(t *testing.T) {
 	dir := w.Dir + "/extension"
 	port := strings.TrimSpace(w.Run("bport", "-f", "port").Out)
 	w.Run("bproxy", "extension", "--paired", "--pairing-file", w.Dir+"/code", "--hub", "http://127.0.0.1:"+port, dir).
-		Wants(t, 0, "")
+		Exits(t, 0, "")
 	cmdtest.ChromiumWith(t, dir)
 	r := w.Run("bproxy", "--extension", "--listen", port, "--pairing-file", w.Dir+"/code", "--timeout", "1m", "--",
 		"sh", "-c", "echo {cdp_endpoint} $BTOOLS_CDP_URL; exit 7")

@@ -20,20 +20,20 @@ func TestSessionProxies(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Env = append(w.Env, "BTOOLS_PROXY=http://"+proxytest.Credentials+web.At)
-	w.Run("bproxy").Wants(t, 64, "--proxy is an option of bproxy share (which BTOOLS_PROXY sets)")
+	w.Run("bproxy").Exits(t, 64, "--proxy is an option of bproxy share (which BTOOLS_PROXY sets)")
 	p := w.Proxy("--isolate")
 	w.Env = w.Env[:len(w.Env)-1]
 	at := "ws" + strings.TrimPrefix(p.URL, "http") + "/session/"
 	for name, proxy := range map[string]string{"socks": "@" + secret, "none": "direct://",
 		"bad": "http://us%3Aer:s3cret@" + web.At} {
 		r := w.Run("bproxy", "session", "new", name, "--proxy", proxy)
-		r.Wants(t, 0, "")
+		r.Exits(t, 0, "")
 		if strings.Contains(r.Out+r.Err, "@") {
 			t.Errorf("session new prints the password: %s%s", r.Out, r.Err)
 		}
 	}
-	w.Run("bproxy", "session", "new", "x", "--proxy", "http://u:s3cret@h:port").Wants(t, 64, "not the URL of a proxy")
-	w.Run("bproxy", "session", "end", "x", "--proxy", "http://h").Wants(t, 64, "new session")
+	w.Run("bproxy", "session", "new", "x", "--proxy", "http://u:s3cret@h:port").Exits(t, 64, "not the URL of a proxy")
+	w.Run("bproxy", "session", "end", "x", "--proxy", "http://h").Exits(t, 64, "new session")
 	for name, want := range map[string]string{"web": "this is name.test", "socks": "this is name.test",
 		"none": "net::ERR_NAME_NOT_RESOLVED", "bad": "407"} {
 		if got := cmdtest.Visit(t, at+name+"/devtools/browser/"+name, "http://name.test/"); !strings.Contains(got,

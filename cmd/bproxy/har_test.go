@@ -55,12 +55,12 @@ func TestHAR(t *testing.T) {
 	wants(w.Pipe(trace("D", "http://d/"), "bproxy", "har", w.Dir+"/three", "-"), "http://c/", "http://d/")
 	wants(w.Run("bash", "-c", `bproxy har <"$0"; true`, w.Dir+"/three"), "http://c/")
 	wants(w.Run("bash", "-c", `bproxy har <(cat "$0")`, w.Dir+"/three"), "http://c/")
-	w.Run("bproxy", "har", "--page", "none", w.Dir+"/traces").Wants(t, 65, "there are: http://b/, http://a/")
-	w.Run("bproxy", "har", w.Dir+"/none").Wants(t, 65, "no such file")
-	w.Pipe("{}\n", "bproxy", "har").Wants(t, 65, "cannot convert standard input: no trace has Network events")
+	w.Run("bproxy", "har", "--page", "none", w.Dir+"/traces").Exits(t, 65, "there are: http://b/, http://a/")
+	w.Run("bproxy", "har", w.Dir+"/none").Exits(t, 65, "no such file")
+	w.Pipe("{}\n", "bproxy", "har").Exits(t, 65, "cannot convert standard input: no trace has Network events")
 	os.RemoveAll(w.Dir + "/traces/one.jsonl")
 	os.RemoveAll(w.Dir + "/traces/deep")
-	w.Run("bproxy", "har", w.Dir+"/traces").Wants(t, 65, "there are no traces in")
+	w.Run("bproxy", "har", w.Dir+"/traces").Exits(t, 65, "there are no traces in")
 	if left, _ := os.ReadDir(w.Dir); slices.ContainsFunc(left, func(e os.DirEntry) bool {
 		return strings.HasPrefix(e.Name(), "btools-")
 	}) {

@@ -31,8 +31,8 @@ func TestHibernation(t *testing.T) {
 	}
 	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "the session is hibernated", asleep)
-	w.Run("bproxy", "downloads", "agent").Wants(t, 0, "")
-	w.Run("bproxy", "session", "new", "agent").Wants(t, 64, "already")
+	w.Run("bproxy", "downloads", "agent").Exits(t, 0, "")
+	w.Run("bproxy", "session", "new", "agent").Exits(t, 64, "already")
 	w.CheckOffers(map[string][]string{"bproxy session end ": {"agent"}, "bproxy cast agent --page ": nil}, "bash")
 	if r := w.Run("bproxy", "session", "list", "-f", "session.restored_at"); strings.TrimSpace(r.Out) != "" {
 		t.Error("a completion has woken the session")
@@ -58,9 +58,9 @@ func TestHibernation(t *testing.T) {
 func TestHibernationNeedsSessions(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bproxy", "--hibernate", "1m").Wants(t, 64,
+	w.Run("bproxy", "--hibernate", "1m").Exits(t, 64,
 		"--hibernate is an option of bproxy share\nbproxy: hint: see bproxy share --help\n")
-	w.Run("bproxy", "--isolate", "--hibernate", "1h", "--session-idle", "30m").Wants(t, 64,
+	w.Run("bproxy", "--isolate", "--hibernate", "1h", "--session-idle", "30m").Exits(t, 64,
 		"shorter than --session-idle")
-	w.Run("bproxy", "--isolate", "--hibernate", "-1s").Wants(t, 64, "--hibernate")
+	w.Run("bproxy", "--isolate", "--hibernate", "-1s").Exits(t, 64, "--hibernate")
 }

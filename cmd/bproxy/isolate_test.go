@@ -91,18 +91,18 @@ func TestIsolatedPort(t *testing.T) {
 	})
 	t.Run("session end disconnects, session new takes properties", func(t *testing.T) {
 		c := cmdtest.Dial(t, one)
-		w.Run("bproxy", "session", "end", "one").Wants(t, 0, "")
+		w.Run("bproxy", "session", "end", "one").Exits(t, 0, "")
 		c.AwaitEnd()
-		w.Run("bproxy", "session", "end", "one").Wants(t, 69, "no session \"one\"")
-		w.Run("bproxy", "session", "new", "two", "--tab-limit", "1").Wants(t, 64, "already a session \"two\"")
-		w.Run("bproxy", "session", "end", "two").Wants(t, 0, "")
+		w.Run("bproxy", "session", "end", "one").Exits(t, 69, "no session \"one\"")
+		w.Run("bproxy", "session", "new", "two", "--tab-limit", "1").Exits(t, 64, "already a session \"two\"")
+		w.Run("bproxy", "session", "end", "two").Exits(t, 0, "")
 		for name, says := range map[string]string{"a/b": "1 to 64 letters", "--all": "expected list"} {
-			w.Run("bproxy", "session", "new", name).Wants(t, 64, says)
+			w.Run("bproxy", "session", "new", name).Exits(t, 64, says)
 		}
-		w.Run("bproxy", "session", "new", "two", "--tab-limit", "-1").Wants(t, 64, "tab limit")
-		w.Run("bproxy", "session", "end", "two", "--tab-limit", "1").Wants(t, 64, "new session")
+		w.Run("bproxy", "session", "new", "two", "--tab-limit", "-1").Exits(t, 64, "tab limit")
+		w.Run("bproxy", "session", "end", "two", "--tab-limit", "1").Exits(t, 64, "new session")
 		two := w.Run("bproxy", "session", "new", "two", "--tab-limit", "1", "-f", "session.ws_url,session.tab_count")
-		two.Wants(t, 0, "")
+		two.Exits(t, 0, "")
 		if want := at + "/session/two/devtools/browser/two\t1\n"; two.Out != want {
 			t.Errorf("session new printed %q, want %q", two.Out, want)
 		}
@@ -113,7 +113,7 @@ func TestIsolatedPort(t *testing.T) {
 		})
 	})
 	t.Run("a session that begins again has nothing of before", func(t *testing.T) {
-		w.Run("bproxy", "session", "end", "--all").Wants(t, 0, "")
+		w.Run("bproxy", "session", "end", "--all").Exits(t, 0, "")
 		if got := p.Sessions(); got != "" {
 			t.Errorf("after the end of all the sessions are %q", got)
 		}
@@ -127,8 +127,8 @@ func TestIsolatedPort(t *testing.T) {
 		if r := w.Run("bproxy", "status", "-f", "proxy.http_url"); r.Out != p.URL+"\n" {
 			t.Errorf("status is that of %s%s", r.Out, r.Err)
 		}
-		w.Run("bproxy", "session", "new", "theirs", "--port", port).Wants(t, 0, "")
-		w.Run("bproxy", "session", "new", "ours").Wants(t, 0, "")
+		w.Run("bproxy", "session", "new", "theirs", "--port", port).Exits(t, 0, "")
+		w.Run("bproxy", "session", "new", "ours").Exits(t, 0, "")
 		if r := w.Run("bproxy", "session", "list", "--output", "table"); !strings.Contains(r.Out, "bmcp 7") ||
 			strings.Contains(r.Out, "bmcp 7  "+at) || !regexp.MustCompile(` [0-9]+s `).MatchString(r.Out) {
 			t.Errorf("the table of sessions:\n%s", r.Out)
@@ -136,15 +136,15 @@ func TestIsolatedPort(t *testing.T) {
 		if r := w.Run("bproxy", "list", "--output", "table"); !strings.Contains(r.Out, "OWNER") {
 			t.Errorf("the table of proxies:\n%s", r.Out)
 		}
-		w.Run("bproxy", "downloads", "theirs").Wants(t, 0, "")
-		w.Run("bproxy", "session", "new", "ours", "--port", port).Wants(t, 0, "")
-		w.Run("bproxy", "session", "end", "ours").Wants(t, 0, "")
-		w.Run("bproxy", "session", "end", "nobodys").Wants(t, 69, "they listen on")
-		w.Run("bproxy", "session", "end", "--all").Wants(t, 0, "")
+		w.Run("bproxy", "downloads", "theirs").Exits(t, 0, "")
+		w.Run("bproxy", "session", "new", "ours", "--port", port).Exits(t, 0, "")
+		w.Run("bproxy", "session", "end", "ours").Exits(t, 0, "")
+		w.Run("bproxy", "session", "end", "nobodys").Exits(t, 69, "they listen on")
+		w.Run("bproxy", "session", "end", "--all").Exits(t, 0, "")
 		if got := p.Sessions(); got != "theirs ours" {
 			t.Errorf("the sessions of the other program are %q", got)
 		}
-		w.Run("bproxy", "session", "end", "theirs").Wants(t, 0, "")
+		w.Run("bproxy", "session", "end", "theirs").Exits(t, 0, "")
 		theirs.Stop()
 	})
 	p.Stop()
@@ -172,15 +172,15 @@ func TestIsolateRefuses(t *testing.T) {
 		{[]string{"session", "agent-7"}, "expected list, new NAME"},
 		{[]string{"state", "exprot", "x"}, "did you mean export?"},
 	} {
-		w.Run("bproxy", x.args...).Wants(t, 64, x.says)
+		w.Run("bproxy", x.args...).Exits(t, 64, x.says)
 	}
 	p := w.Proxy("share", "--session-throttle", "1m")
-	w.Run("bproxy", "launch", "--browser", "firefox").Wants(t, 64, "Firefox")
+	w.Run("bproxy", "launch", "--browser", "firefox").Exits(t, 64, "Firefox")
 	p.Stop()
 	p = w.Proxy()
 	port := strings.TrimPrefix(p.Addr, "127.0.0.1:")
-	w.Run("bproxy", "session", "list", "--port", port).Wants(t, 64, "start bproxy share")
-	w.Run("bproxy", "session", "end", "x").Wants(t, 69, "no bproxy share is running")
+	w.Run("bproxy", "session", "list", "--port", port).Exits(t, 64, "start bproxy share")
+	w.Run("bproxy", "session", "end", "x").Exits(t, 69, "no bproxy share is running")
 	p.Stop()
 }
 
@@ -429,7 +429,7 @@ func TestDefaultSession(t *testing.T) {
 		}
 	}
 	// Its end leaves the profile, and the next use finds it.
-	w.Run("bproxy", "session", "end", "me").Wants(t, 0, "")
+	w.Run("bproxy", "session", "end", "me").Exits(t, 0, "")
 	if got := cmdtest.AskOnce(t, at+"/session/me/devtools/browser", "Storage.getCookies", `{}`); !strings.Contains(got,
 		"kept") {
 		t.Errorf("the profile's cookie is gone after the end of its session: %s", got)
@@ -450,7 +450,7 @@ func TestIsolatedIdle(t *testing.T) {
 	if s := p.Do("status"); s.Status.State != "ready" {
 		t.Errorf("the browser ended under a session: %+v", s.Status)
 	}
-	w.Run("bproxy", "session", "end", "one").Wants(t, 0, "")
+	w.Run("bproxy", "session", "end", "one").Exits(t, 0, "")
 	cmdtest.Until(t, "the browser ends", func() bool { return p.Do("status").Status.State == "stopped" })
 	p.Stop()
 	w.Clean()
@@ -526,7 +526,7 @@ func TestIsolatedCommand(t *testing.T) {
 	w := cmdtest.New(t)
 	r := w.Run("bproxy", "--isolate", "--no-input", "--", "sh", "-c",
 		"echo $BTOOLS_CDP_URL $BTOOLS_WS_URL; bproxy session list -f session.name")
-	r.Wants(t, 0, "")
+	r.Exits(t, 0, "")
 	cdp, ws, _ := strings.Cut(strings.TrimSpace(r.Out), " ")
 	if want := strings.Replace(cdp, "http", "ws", 1) + "/session/default/devtools/browser/default"; ws != want {
 		t.Errorf("the addresses are %q and %q", cdp, ws)

@@ -16,7 +16,7 @@ import (
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	w.Run("bproxy", "join").Wants(t, 69, "no bproxy hub is running")
+	w.Run("bproxy", "join").Exits(t, 69, "no bproxy hub is running")
 	p, chrome, process, j := w.WithJoined()
 	hub := []string{p.URL[strings.LastIndex(p.URL, ":")+1:]}
 	w.CheckOffers(map[string][]string{"bproxy join ": {j.Instance.ID}, "bproxy join --port ": hub,
@@ -45,7 +45,7 @@ func TestJoin(t *testing.T) {
 		strings.Contains(got, `"user_data_dir":`) {
 		t.Errorf("the record of a browser that has joined is %s", got)
 	}
-	w.Run("bproxy", "join", "--timeout=200ms").Wants(t, 75, "no free browser has joined in time")
+	w.Run("bproxy", "join", "--timeout=200ms").Exits(t, 75, "no free browser has joined in time")
 
 	first.Cmd.Process.Signal(syscall.SIGTERM)
 	if code := first.Code(t); code != 0 {
@@ -60,7 +60,7 @@ func TestJoin(t *testing.T) {
 	if second.Instance.ID != i.ID || second.Instance.HTTPURL != p.URL+"/session/"+i.ID {
 		t.Errorf("the record has %+v, want the browser %s", second.Instance, i.ID)
 	}
-	w.Run("bproxy", "join", "--timeout=200ms", i.ID).Wants(t, 75, "no free browser has joined in time")
+	w.Run("bproxy", "join", "--timeout=200ms", i.ID).Exits(t, 75, "no free browser has joined in time")
 	process.Signal(syscall.SIGKILL)
 	if code := second.Code(t); code != 69 || !strings.Contains(second.Errs.String(), "the browser has left") {
 		t.Errorf("the browser left, and it ended with %d: %s", code, second.Errs.String())

@@ -165,7 +165,7 @@ func TestOneConnectionByFile(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	file := w.Dir + "/DevToolsActivePort"
-	w.Run("bproxy", "--one-connection", "--target", file).Wants(t, 69, "no such file")
+	w.Run("bproxy", "--one-connection", "--target", file).Exits(t, 69, "no such file")
 	point := func(c *cmdtest.Consent) {
 		u, _ := url.Parse(c.WSURL)
 		cmdtest.WriteFile(t, file, u.Port()+"\n"+u.Path)
@@ -226,7 +226,7 @@ func TestOneConnectionRefuses(t *testing.T) {
 		{[]string{"--one-connection", "--target", "http://127.0.0.1:1", "--idle", "1s"}, "--idle applies to"},
 		{[]string{"--target", "http://127.0.0.1:1", "--eager"}, "--eager applies to"},
 	} {
-		w.Run("bproxy", x.args...).Wants(t, 64, x.says)
+		w.Run("bproxy", x.args...).Exits(t, 64, x.says)
 	}
 }
 

@@ -16,18 +16,18 @@ func TestStateCommands(t *testing.T) {
 	w := cmdtest.New(t)
 	dir := w.Dir + "/xdg/btools/states"
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
-	w.Run("bproxy", "state", "list").Wants(t, 0, "")
-	w.Run("bproxy", "state", "show", "x").Wants(t, 69, `there is no state "x"`)
-	w.Run("bproxy", "state", "show", "../x").Wants(t, 64, "not the name of a state")
-	w.Run("bproxy", "state", "save", "x").Wants(t, 64, "save needs --from")
-	w.Run("bproxy", "state", "save", "x", "--from", "y").Wants(t, 69, "no bproxy share is running")
-	w.Run("bproxy", "--state", "x").Wants(t, 64, "--state is an option of bproxy share")
-	w.Run("bproxy", "--isolate", "--state", "x").Wants(t, 69, `there is no state "x"`)
+	w.Run("bproxy", "state", "list").Exits(t, 0, "")
+	w.Run("bproxy", "state", "show", "x").Exits(t, 69, `there is no state "x"`)
+	w.Run("bproxy", "state", "show", "../x").Exits(t, 64, "not the name of a state")
+	w.Run("bproxy", "state", "save", "x").Exits(t, 64, "save needs --from")
+	w.Run("bproxy", "state", "save", "x", "--from", "y").Exits(t, 69, "no bproxy share is running")
+	w.Run("bproxy", "--state", "x").Exits(t, 64, "--state is an option of bproxy share")
+	w.Run("bproxy", "--isolate", "--state", "x").Exits(t, 69, `there is no state "x"`)
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"cookies":[{"name":"a","value":"s3cret","domain":".a.test","path":"/",
 		"expires":1893456000,"httpOnly":true,"secure":true,"sameSite":"Lax"}],"origins":[{"origin":"https://a.test",
 		"localStorage":[{"name":"n","value":"s3cret"}]}],"credentials":[{"id":"s3cret"}]}`)
 	r := w.Run("bproxy", "state", "import", w.Dir+"/ann.json")
-	r.Wants(t, 0, "not in the state: credentials")
+	r.Exits(t, 0, "not in the state: credentials")
 	fields := "state.name,state.cookie_count,state.earliest_expiry,state.origins"
 	if list := w.Run("bproxy", "state", "list", "-f", fields); list.Out !=
 		"ann\t1\t2030-01-01T00:00:00.000Z\t[\"https://a.test\"]\n" {
@@ -50,7 +50,7 @@ func TestStateCommands(t *testing.T) {
 	} {
 		cmdtest.WriteFile(t, w.Dir+"/bad.json", text)
 		r := w.Run("bproxy", "state", "import", w.Dir+"/bad.json")
-		r.Wants(t, 65, want)
+		r.Exits(t, 65, want)
 		if strings.Contains(r.Err, "s3cret") || strings.Contains(r.Err, "77123") {
 			t.Errorf("the error has a value in it: %s", r.Err)
 		}
@@ -58,17 +58,17 @@ func TestStateCommands(t *testing.T) {
 	cmdtest.WriteFile(t, dir+"/newer.json", `{"version":2,"state":"s3cret"}`)
 	cmdtest.WriteFile(t, dir+"/damaged.json", `{"version":1,"state":{"cook`)
 	cmdtest.WriteFile(t, dir+"/ann.json.new", `{"version":1`)
-	w.Run("bproxy", "--isolate", "--state", "newer").Wants(t, 65, "of a newer btools")
-	w.Run("bproxy", "--isolate", "--state", "damaged").Wants(t, 65, "is damaged")
-	w.Run("bproxy", "state", "list").Wants(t, 0, "is damaged")
+	w.Run("bproxy", "--isolate", "--state", "newer").Exits(t, 65, "of a newer btools")
+	w.Run("bproxy", "--isolate", "--state", "damaged").Exits(t, 65, "is damaged")
+	w.Run("bproxy", "state", "list").Exits(t, 0, "is damaged")
 	if _, err := os.Stat(dir + "/ann.json.new"); err == nil {
 		t.Error("a file of a writer that was killed is still there")
 	}
-	w.Run("bproxy", "state", "delete", "damaged").Wants(t, 0, "")
-	w.Run("bproxy", "state", "delete", "damaged").Wants(t, 69, "there is no state")
+	w.Run("bproxy", "state", "delete", "damaged").Exits(t, 0, "")
+	w.Run("bproxy", "state", "delete", "damaged").Exits(t, 69, "there is no state")
 	if os.Geteuid() == 0 {
 		os.Chown(dir+"/ann.json", 65534, 65534)
-		w.Run("bproxy", "state", "export", "ann").Wants(t, 69, "belongs to another user")
+		w.Run("bproxy", "state", "export", "ann").Exits(t, 69, "belongs to another user")
 	}
 	w.Clean()
 }
@@ -81,13 +81,13 @@ func TestStateFullDisk(t *testing.T) {
 	w.Env = append(w.Env, "XDG_STATE_HOME="+full)
 	cmdtest.WriteFile(t, w.Dir+"/s.json",
 		`{"origins":[{"origin":"https://a.test","localStorage":[{"name":"old","value":""}]}]}`)
-	w.Run("bproxy", "state", "import", w.Dir+"/s.json").Wants(t, 0, "")
+	w.Run("bproxy", "state", "import", w.Dir+"/s.json").Exits(t, 0, "")
 	before := w.Run("bproxy", "state", "export", "s").Out
 	fill(16 << 10)
 	cmdtest.WriteFile(t, w.Dir+"/s.json",
 		`{"origins":[{"origin":"https://a.test","localStorage":[{"name":"new","value":"`+
 			strings.Repeat("x", 64<<10)+`"}]}]}`)
-	w.Run("bproxy", "state", "import", w.Dir+"/s.json").Wants(t, 1, "no space left on device")
+	w.Run("bproxy", "state", "import", w.Dir+"/s.json").Exits(t, 1, "no space left on device")
 	if after := w.Run("bproxy", "state", "export", "s").Out; after != before || before == "" {
 		t.Errorf("the state is %q, and was %q", after, before)
 	}
@@ -107,7 +107,7 @@ func TestStatesOfAProxy(t *testing.T) {
 	cmdtest.WriteFile(t, w.Dir+"/ann.json", `{"origins":[{"origin":"https://a.test"}],"credentials":[1]}`)
 	cmdtest.WriteFile(t, w.Dir+"/bad.json", `{"cookies":["s3cret"`)
 	state := func(args ...string) cmdtest.Result { return w.Run("bproxy", append([]string{"state"}, args...)...) }
-	state("import", w.Dir+"/ann.json", "--name", "here").Wants(t, 0, "")
+	state("import", w.Dir+"/ann.json", "--name", "here").Exits(t, 0, "")
 	names := func(args ...string) string {
 		return state(append([]string{"list", "-f", "state.name"}, args...)...).Out
 	}
@@ -116,22 +116,22 @@ func TestStatesOfAProxy(t *testing.T) {
 	if got := names(); got != "" {
 		t.Errorf("the proxy has %q", got)
 	}
-	state("import", w.Dir+"/ann.json").Wants(t, 0, "not in the state: credentials")
+	state("import", w.Dir+"/ann.json").Exits(t, 0, "not in the state: credentials")
 	if _, err := os.Stat(dir + "/ann.json"); err != nil {
 		t.Error(err)
 	}
-	state("import", w.Dir+"/bad.json", "--name", "ann").Wants(t, 65, `cannot import the state "ann": it is not valid`)
-	state("import", w.Dir).Wants(t, 65, "cannot import: read ")
+	state("import", w.Dir+"/bad.json", "--name", "ann").Exits(t, 65, `cannot import the state "ann": it is not valid`)
+	state("import", w.Dir).Exits(t, 65, "cannot import: read ")
 	if got := state("export", "ann").Out; !strings.Contains(got, "https://a.test") {
 		t.Errorf("the state is exported as %s", got)
 	}
 	cmdtest.WriteFile(t, dir+"/damaged.json", `{"version":1,"state":{"cook`)
-	state("show", "damaged").Wants(t, 65, "is damaged")
-	w.Run("bproxy", "session", "new", "s", "--state", "damaged").Wants(t, 65, "is damaged")
-	w.Run("bproxy", "session", "new", "s", "--state", "here").Wants(t, 69, `there is no state "here"`)
-	state("list").Wants(t, 0, "is damaged")
-	state("delete", "damaged").Wants(t, 0, "")
-	state("delete", "here").Wants(t, 69, `there is no state "here"`)
+	state("show", "damaged").Exits(t, 65, "is damaged")
+	w.Run("bproxy", "session", "new", "s", "--state", "damaged").Exits(t, 65, "is damaged")
+	w.Run("bproxy", "session", "new", "s", "--state", "here").Exits(t, 69, `there is no state "here"`)
+	state("list").Exits(t, 0, "is damaged")
+	state("delete", "damaged").Exits(t, 0, "")
+	state("delete", "here").Exits(t, 69, `there is no state "here"`)
 
 	second := w.Proxy("--isolate", "--browser", cmdtest.Bin+"/fakebrowser")
 	_, port, _ := strings.Cut(p.Addr, ":")

@@ -44,7 +44,7 @@ func (p *Proxy) Extension() (dir string) {
 	p.T.Helper()
 	dir = p.W.Dir + "/extension"
 	p.W.Run("bproxy", "extension", "--paired", "--pairing-file", p.W.Dir+"/code", "--hub", p.URL, dir).
-		Wants(p.T, 0, "")
+		Exits(p.T, 0, "")
 	return dir
 }
 
@@ -60,7 +60,7 @@ func ChromiumWith(t *testing.T, dir string) (wsURL string, p *os.Process) {
 func (p *Proxy) Joined() (all []JoinedBrowser) {
 	p.T.Helper()
 	r := p.W.Run("bproxy", "list", "--output=json")
-	r.Wants(p.T, 0, "")
+	r.Exits(p.T, 0, "")
 	for d := json.NewDecoder(strings.NewReader(r.Out)); d.More(); {
 		var j JoinedBrowser
 		if err := d.Decode(&j); err != nil {

@@ -117,7 +117,7 @@ func (p *Proxy) Socket(path string, headers ...string) (net.Conn, *http.Response
 func (p *Proxy) Sessions() string {
 	p.T.Helper()
 	r := p.W.Run("bproxy", "session", "list", "-f", "session.name")
-	r.Wants(p.T, 0, "")
+	r.Exits(p.T, 0, "")
 	return strings.Join(strings.Fields(r.Out), " ")
 }
 

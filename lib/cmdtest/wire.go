@@ -150,7 +150,7 @@ func (w *World) SaveVisitor(site string) (changed func() bool) {
 	w.Env = append(w.Env, "XDG_STATE_HOME="+w.Dir+"/xdg")
 	WriteFile(w.T, w.Dir+"/visitor.json",
 		`{"origins":[{"origin":"`+site+`","localStorage":[{"name":"token","value":"visitor"}]}]}`)
-	w.Run("bproxy", "state", "import", w.Dir+"/visitor.json").Wants(w.T, 0, "")
+	w.Run("bproxy", "state", "import", w.Dir+"/visitor.json").Exits(w.T, 0, "")
 	export := func() string { return w.Run("bproxy", "state", "export", "visitor").Out }
 	before := export()
 	return func() bool { return export() != before }

@@ -243,9 +243,9 @@ type Result struct {
 	Code     int
 }
 
-// Wants asserts an exit code, a part of the messages, and silence on standard
+// Exits asserts an exit code, a part of the messages, and silence on standard
 // output.
-func (r Result) Wants(t *testing.T, code int, message string) {
+func (r Result) Exits(t *testing.T, code int, message string) {
 	t.Helper()
 	if r.Code != code || !strings.Contains(r.Err, message) {
 		t.Errorf("exit %d, want %d; messages:\n%swant %q", r.Code, code, r.Err, message)
@@ -644,7 +644,7 @@ func (w *World) Downloads(program, of string, n int) (got string) {
 	w.T.Helper()
 	Until(w.T, fmt.Sprint(n, " downloads"), func() bool {
 		r := w.Run(program, "downloads", of, "-f", "download.name,download.state,download.why")
-		r.Wants(w.T, 0, "")
+		r.Exits(w.T, 0, "")
 		got = strings.ReplaceAll(r.Out, "\t", " ")
 		return strings.Count(got, "\n") == n && !strings.Contains(got, "in_progress")
 	})
@@ -659,8 +659,8 @@ func (w *World) Dirs() []string {
 
 // ReleaseAnother makes an event.
 func ReleaseAnother(w *World, p *Pool) bool {
-	w.Run("bpool", "drain").Wants(w.T, 0, "")
-	w.Run("bpool", "drain", "--off").Wants(w.T, 0, "")
+	w.Run("bpool", "drain").Exits(w.T, 0, "")
+	w.Run("bpool", "drain", "--off").Exits(w.T, 0, "")
 	return false
 }
 

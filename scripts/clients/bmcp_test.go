@@ -135,7 +135,7 @@ func TestMCPHost(t *testing.T) {
 	host(false, true, cmdtest.Bin+"/bmcp", "--mcp", playwright)
 	w.Clean()
 
-	w.Run("bmcp", "--http", "0.0.0.0:0").Wants(t, 64, "--token-file")
+	w.Run("bmcp", "--http", "0.0.0.0:0").Exits(t, 64, "--token-file")
 	child := "builtin"
 	if cmdtest.IsLong {
 		child = playwright

@@ -46,11 +46,11 @@ func TestExtensionInWindow(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Hub("--session-grace", "0s")
 	w.Env = append(w.Env, "DISPLAY="+cmdtest.Display(t))
-	w.Run("blaunch", "--no-input", "--browser", "chromium", "--no-headless", "--extension").Wants(t, 0, "")
+	w.Run("blaunch", "--no-input", "--browser", "chromium", "--no-headless", "--extension").Exits(t, 0, "")
 	j := p.AwaitJoined("the browser joins", cmdtest.AnyJoined)
 	isolatedClients(t, p, site, func(string) (string, string) { return j.Instance.HTTPURL, j.Instance.WSURL },
 		"extension-playwright.mjs", "extension-puppeteer.mjs")
-	w.Run("blaunch", "stop", "--all").Wants(t, 0, "")
+	w.Run("blaunch", "stop", "--all").Exits(t, 0, "")
 	cmdtest.Until(t, "the instance is gone", func() bool { return len(p.Joined()) == 0 })
 }
 
@@ -60,7 +60,7 @@ func TestExtensionPage(t *testing.T) {
 	w := cmdtest.New(t)
 	p := w.Hub()
 	dir := filepath.Join(w.Dir, "plain")
-	w.Run("bproxy", "extension", "--hub", p.URL, dir).Wants(t, 0, "")
+	w.Run("bproxy", "extension", "--hub", p.URL, dir).Exits(t, 0, "")
 	chrome, _ := cmdtest.ChromiumWith(t, dir)
 	code, err := os.ReadFile(w.Dir + "/code")
 	if err != nil {

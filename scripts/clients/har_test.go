@@ -271,13 +271,13 @@ func TestHAR(t *testing.T) {
 	os.WriteFile(trace, []byte(`{"time":"2026-01-02T03:04:05.678Z","connection":1,"direction":"to_client",`+
 		`"message":{"method":"Page.loadEventFired","params":{}}}`+"\n"), 0o600)
 	r := w.Run("bproxy", "har", trace)
-	r.Wants(t, 65, "no trace has Network events")
+	r.Exits(t, 65, "no trace has Network events")
 	if r.Out != "" {
 		t.Errorf("it has printed %q", r.Out)
 	}
-	w.Run("bproxy", "har", w.Dir+"/none").Wants(t, 65, "no such file")
-	w.Run("bproxy", "har", w.Dir).Wants(t, 65, "no trace has Network events")
-	w.Run("bproxy", "har").Wants(t, 65, "cannot convert standard input")
+	w.Run("bproxy", "har", w.Dir+"/none").Exits(t, 65, "no such file")
+	w.Run("bproxy", "har", w.Dir).Exits(t, 65, "no trace has Network events")
+	w.Run("bproxy", "har").Exits(t, 65, "cannot convert standard input")
 	w.Clean()
 }
 
@@ -293,10 +293,10 @@ func TestTraceOfSessions(t *testing.T) {
 	}
 	p := w.Proxy("--isolate", "--trace", traces, "--token-file", token)
 	for name, trace := range map[string]string{"mine": w.Dir + "/mine.jsonl", "full": "/dev/full"} {
-		w.Run("bproxy", "session", "new", name, "--trace", trace).Wants(t, 0, "")
+		w.Run("bproxy", "session", "new", name, "--trace", trace).Exits(t, 0, "")
 	}
-	w.Run("bproxy", "session", "new", "other", "--trace", w.Dir).Wants(t, 64, "not a file")
-	w.Run("bproxy", "session", "list", "--trace", "x").Wants(t, 64, "new session")
+	w.Run("bproxy", "session", "new", "other", "--trace", w.Dir).Exits(t, 64, "not a file")
+	w.Run("bproxy", "session", "list", "--trace", "x").Exits(t, 64, "new session")
 	at := func(who string) (string, string) {
 		return "", "ws://" + p.Addr + "/session/" + who + "/devtools/browser/" + who + "?token=t0psecret"
 	}
