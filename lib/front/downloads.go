@@ -12,15 +12,17 @@ import (
 	"btools/lib/guard"
 )
 
+// DownloadsPath is the path of the downloads, below a browser's address.
+const DownloadsPath = "/downloads/"
+
 // ParseDownloads returns the GUID in a path below a browser's address, "" for the list of
 // its downloads; false: the path means something else.
 func ParseDownloads(path string) (guid string, ok bool) {
-	guid, ok = strings.CutPrefix(path, "/downloads")
-	if guid == "" || guid == "/" {
-		return "", ok
+	if path+"/" == DownloadsPath {
+		return "", true
 	}
-	guid, slash := strings.CutPrefix(guid, "/")
-	return guid, ok && slash && !strings.Contains(guid, "/")
+	guid, ok = strings.CutPrefix(path, DownloadsPath)
+	return guid, ok && !strings.Contains(guid, "/")
 }
 
 // ServeDownloads answers a request for the list of downloads, or for one of them.

@@ -42,8 +42,8 @@ type Front struct {
 
 // Route is a row of the table of a front.
 type Route struct {
-	// Path is the path of the route; if it ends with a slash, those below it are
-	// included; "": all.
+	// Path is the path of the route; if it ends with a slash, those below it and the one
+	// without the slash are included; "": all.
 	Path string
 	// Get says that the route has GET and HEAD only.
 	Get bool
@@ -120,7 +120,7 @@ func (f *Front) answer(w *Response, r *http.Request) error {
 	}
 	switch {
 	case route == nil:
-		return guard.Refuse(http.StatusNotFound, guard.NotFound, "there is nothing at the path %q", r.URL.Path)
+		return NoPath(r)
 	case route.Get && r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with GET, not %s",
@@ -133,11 +133,16 @@ func (f *Front) answer(w *Response, r *http.Request) error {
 func (f *Front) route(path string) *Route {
 	for k := range f.Routes {
 		at := f.Routes[k].Path
-		if at == "" || at == path || strings.HasSuffix(at, "/") && strings.HasPrefix(path, at) {
+		if at == "" || at == path || strings.HasSuffix(at, "/") && strings.HasPrefix(path+"/", at) {
 			return &f.Routes[k]
 		}
 	}
 	return nil
+}
+
+// NoPath returns the error for a path that means nothing.
+func NoPath(r *http.Request) error {
+	return control.Errorf(guard.NotFound, "there is nothing at the path %q", r.URL.Path)
 }
 
 // Hijack takes over the connection, which counts until the request has been answered.

@@ -330,11 +330,12 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 			}
 			return b, err
 		},
-		Downloads: s.serveOwnDownloads, Unconnected: s.resetDownloads,
-		State: v.State, Options: launchOptions(set), Idle: set.Idle,
+		Unconnected: s.resetDownloads,
+		State:       v.State, Options: launchOptions(set), Idle: set.Idle,
 		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.wake,
-		Front: front.Front{Limit: front.Limit{Max: maxRequests}},
-		Log:   s.log,
+		Front: front.Front{Limit: front.Limit{Max: maxRequests},
+			Routes: []front.Route{{Path: front.DownloadsPath, Answer: s.answerDownloads}}},
+		Log: s.log,
 	}
 	s.guardEndpoint(s.proxy)
 	s.proxy.Start()

@@ -247,9 +247,13 @@ func (v *Service) ownDownloads(l *lease) (*downloads.Files, error) {
 	return files, err
 }
 
-// serveOwnDownloads answers a request, at the instance's endpoint, for the
-// downloads of its lease.
-func (s *slot) serveOwnDownloads(w http.ResponseWriter, r *http.Request, guid string) error {
+// answerDownloads answers a request, at the instance's endpoint, for the downloads of its
+// lease.
+func (s *slot) answerDownloads(w *front.Response, r *http.Request) error {
+	guid, ok := front.ParseDownloads(r.URL.Path)
+	if !ok {
+		return front.NoPath(r)
+	}
 	v := s.service
 	v.mu.Lock()
 	l := s.lease

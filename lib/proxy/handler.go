@@ -36,9 +36,6 @@ const (
 
 // serve answers a request to the browser as it is.
 func (p *Proxy) serve(w *front.Response, r *http.Request) error {
-	if guid, ok := front.ParseDownloads(r.URL.Path); ok && p.Downloads != nil && !front.IsUpgrade(r) {
-		return p.Downloads(w, r, guid)
-	}
 	d, no := front.ReadDevTools(r, r.URL.Path, true)
 	switch {
 	case no != nil:

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/http/httputil"
 	"sync"
 	"time"
@@ -56,7 +55,7 @@ type Proxy struct {
 	Health Health
 	// Direct shows the browser's own address in /json.
 	Direct bool
-	// Front serves the port: the caller sets its Guard and its Limit.
+	// Front serves the port: the caller sets its Guard, its Limit, and routes of its own.
 	Front front.Front
 	// Sessions, if not nil, share the browser: each client sees its session as
 	// a browser of its own. Start sets where they get the browser.
@@ -64,9 +63,6 @@ type Proxy struct {
 	// Trace, if not nil, records every message. Sessions have traces of their
 	// own.
 	Trace *Trace
-	// Downloads, if not nil, answers requests for downloads, and for the one with
-	// the GUID unless that is "". Sessions have downloads of their own.
-	Downloads func(w http.ResponseWriter, r *http.Request, guid string) error
 	// Unconnected, if not nil, is called when the last WebSocket of a browser has
 	// closed.
 	Unconnected func()
@@ -103,16 +99,17 @@ func (p *Proxy) Start() {
 	if p.State != nil {
 		p.Front.Guard.Browsers = guard.NewBrowsers(p.State)
 	}
+	answer := p.serve
 	switch {
 	case p.Sessions != nil:
 		p.Sessions.Chrome, p.Sessions.Foreign = p.chrome, p.Foreign
-		p.Front.Routes = []front.Route{{Answer: p.Sessions.Answer}}
+		answer = p.Sessions.Answer
 	case p.One != nil:
-		p.Front.Routes = []front.Route{{Answer: p.serveOne}}
+		answer = p.serveOne
 	default:
 		p.plain = p.reverse()
-		p.Front.Routes = []front.Route{{Answer: p.serve}}
 	}
+	p.Front.Routes = append(p.Front.Routes, front.Route{Answer: answer})
 }
 
 // Serve serves the listeners until the context ends. It then closes them and
