@@ -204,8 +204,8 @@ func (p *Proxy) status() (Status, *record.Record) {
 	b := &p.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := Status{api.ProxyStatus{State: Stopped, Owned: b.owned, Connections: p.Front.Limit.Count(), Launches: b.launches,
-		Options: b.opts}, b.lastExit, b.lastError}
+	s := Status{api.ProxyStatus{State: Stopped, Owned: b.owned, Connections: p.Front.Limit.Count(),
+		Launches: b.launches, Options: b.opts}, b.lastExit, b.lastError}
 	if s.Exit != nil {
 		s.LastExit = s.Exit.Error()
 	}
