@@ -103,12 +103,15 @@ func readSetting(c *cli.Context, r *settings.Row, at settings.Where, s *settings
 	case *[]string:
 		*p = c.StringSlice(r.Name)
 		text = strings.Join(*p, ", ")
-		for i := range *p {
-			if (*p)[i], err = filepath.Abs((*p)[i]); err != nil {
+		for i, dir := range *p {
+			if r.Dirs {
+				(*p)[i], err = filepath.Abs(dir)
+			}
+			if err != nil {
 				return err
 			}
 		}
-		if err = r.Check(s, at, ondisk.Files); err != nil {
+		if err = r.Check(s, at, ondisk.Files); err != nil && r.Dirs {
 			return exit.Errorf(exit.Config, "--%s: %w", r.Name, err)
 		}
 	default:

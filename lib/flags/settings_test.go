@@ -98,6 +98,21 @@ func TestNewSetting(t *testing.T) {
 		t.Errorf("exit %d, %s", code, said)
 	}
 
+	words := func(c *cli.Context) error {
+		s, err := flags.ReadSettings(c, settings.Share)
+		if err == nil && !slices.Equal(s.Grant, []string{"camera", "midi"}) {
+			t.Errorf("--grant camera and midi are %q", s.Grant)
+		}
+		return err
+	}
+	if code, said := program(t, settings.Share, words, "--grant=camera", "--grant=midi"); code != 0 {
+		t.Errorf("exit %d, %s", code, said)
+	}
+	if code, said := program(t, settings.Share, words, "--grant=camra"); code != 64 ||
+		!strings.Contains(said, "did you mean camera?") {
+		t.Errorf("exit %d, %s", code, said)
+	}
+
 	var sent bytes.Buffer
 	if code, said := program(t, settings.Request, func(c *cli.Context) error {
 		v, err := flags.GivenSettings(c, settings.Request)
