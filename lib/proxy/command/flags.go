@@ -22,8 +22,9 @@ const theirPort = "the port of the record on standard input, else one that the s
 func Flags() []ucli.Flag {
 	hidden := slices.Concat([]ucli.Flag{&ucli.BoolFlag{Name: "isolate"}, &ucli.BoolFlag{Name: "extension"}}, sharing(),
 		joins())
-	return slices.Concat(flags.Listening(ofPort, theirPort), []ucli.Flag{&ucli.BoolFlag{Name: "direct", Category: ofPort,
-		Usage: "show the browser's own address in /json, which bypasses the proxy"}}, browsers(), runs(),
+	direct := &ucli.BoolFlag{Name: "direct", Category: ofPort,
+		Usage: "show the browser's own address in /json, which bypasses the proxy"}
+	return slices.Concat(flags.Listening(ofPort, theirPort), []ucli.Flag{direct}, browsers(), runs(),
 		flags.Hidden(hidden...))
 }
 
