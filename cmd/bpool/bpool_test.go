@@ -93,7 +93,10 @@ func TestPoolLeases(t *testing.T) {
 	c.Start()
 	cmdtest.Until(t, "one waits", func() bool { return p.Status().Summary.Waiting == 1 })
 	w.Run("bpool", "lease").Exits(t, 75, "the queue is full (1 waiting)")
-	w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
+	r := w.Run("bpool", "release", l.Lease.ID)
+	if want := fmt.Sprintf(`{"v":1,"lease":{"id":%q}}`+"\n", l.Lease.ID); r.Code != 0 || r.Out != want {
+		t.Errorf("released %s, want %s", r.Out, want)
+	}
 	c.Wait()
 	if got.String() != "2\n" {
 		t.Errorf("who waits gets %q", got.String())

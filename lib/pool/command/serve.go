@@ -380,10 +380,10 @@ func (h *handler) methods() *control.Mux {
 		ended := []released{}
 		if p.All {
 			for _, id := range v.ReleaseAll(uidOf(ctx)) {
-				ended = append(ended, released{leaseID{id}})
+				ended = append(ended, released{record.Version, leaseID{id}})
 			}
 		} else if v.Release(p.Lease) {
-			ended = append(ended, released{leaseID{p.Lease}})
+			ended = append(ended, released{record.Version, leaseID{p.Lease}})
 		}
 		return ended, nil
 	})
@@ -475,6 +475,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest) (any, error) {
 
 // released is the record of a lease that has ended.
 type released struct {
+	V     int     `json:"v"`
 	Lease leaseID `json:"lease"`
 }
 
