@@ -20,8 +20,8 @@ func TestLeaseDownloads(t *testing.T) {
 	root := w.Dir + "/uploads"
 	cmdtest.WriteFile(t, root+"/allowed.txt", "allowed")
 	bare := w.Env
-	for says, v := range map[string]string{"absolute path": "DOWNLOADS=x", "whole number": "DOWNLOAD_LIMIT=9",
-		"absolute paths": "UPLOAD_ROOTS=/none", "separated by": "DOWNLOAD_ROOTS=/none"} {
+	for says, v := range map[string]string{"DOWNLOADS is": "DOWNLOADS=x", "DOWNLOAD_LIMIT is": "DOWNLOAD_LIMIT=9",
+		"UPLOAD_ROOTS is": "UPLOAD_ROOTS=/none", "DOWNLOAD_ROOTS is": "DOWNLOAD_ROOTS=/none"} {
 		w.Env = append(slices.Clone(bare), "PW_MCP_PROXY_BROWSER=chrome-headless-shell", "PW_MCP_PROXY__A_INSTANCES=1",
 			"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_ISOLATION=context", "PW_MCP_PROXY_"+v)
 		w.Run("bpool", "check").Exits(t, 78, says)

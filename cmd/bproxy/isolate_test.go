@@ -99,7 +99,7 @@ func TestIsolatedPort(t *testing.T) {
 		for name, says := range map[string]string{"a/b": "1 to 64 letters", "--all": "expected list"} {
 			w.Run("bproxy", "session", "new", name).Exits(t, 64, says)
 		}
-		w.Run("bproxy", "session", "new", "two", "--tab-limit", "-1").Exits(t, 64, "tab limit")
+		w.Run("bproxy", "session", "new", "two", "--tab-limit", "-1").Exits(t, 64, "--tab-limit")
 		w.Run("bproxy", "session", "end", "two", "--tab-limit", "1").Exits(t, 64, "new session")
 		two := w.Run("bproxy", "session", "new", "two", "--tab-limit", "1", "-f", "session.ws_url,session.tab_count")
 		two.Exits(t, 0, "")
