@@ -269,6 +269,9 @@ func Serve(ctx context.Context, l net.Listener, handle Handler) {
 	}
 }
 
+// lastAnswers is how long a client may take to read its answers at the end.
+const lastAnswers = time.Second
+
 func serve(ctx context.Context, c net.Conn, handle Handler) {
 	defer c.Close()
 	peer, err := peerOf(c)
@@ -279,7 +282,11 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
+	// What has been done is answered still, to a client that reads.
+	defer context.AfterFunc(ctx, func() {
+		c.SetReadDeadline(time.Unix(1, 0))
+		c.SetWriteDeadline(time.Now().Add(lastAnswers))
+	})()
 	var mu sync.Mutex
 	write := func(a answer) {
 		line := a.line()
@@ -340,7 +347,9 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 			for ok := true; ok; w, ok = <-next {
 				result, err := w.later()
 				unanswered.Add(-1)
-				write(answered(w.id, result, err))
+				if err == nil || ctx.Err() == nil { // else the end of the connection says it
+					write(answered(w.id, result, err))
+				}
 			}
 		})
 	}

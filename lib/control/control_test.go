@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -281,4 +283,46 @@ func TestServiceThatHangs(t *testing.T) {
 			t.Errorf("of a service that has ended, which has read the request: %t: %v", begun, err)
 		}
 	}
+}
+
+// A request that is carried out as the service ends is answered; one that only waits is
+// not, and its connection ends.
+func TestAnswersAtTheEnd(t *testing.T) {
+	path := t.TempDir() + "/s"
+	l, err := Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	begun := make(chan struct{}, 2)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		Serve(ctx, l, func(ctx context.Context, method string, _ json.RawMessage) (any, error) {
+			return Later(func() (any, error) {
+				begun <- struct{}{}
+				<-ctx.Done()
+				if method == "work" {
+					return "done", nil
+				}
+				return nil, context.Cause(ctx)
+			}), nil
+		})
+	}()
+	answers := make(chan string)
+	for _, method := range []string{"work", "wait"} {
+		go func() {
+			var got string
+			err := Path(path).Call(t.Context(), method, nil, &got)
+			answers <- fmt.Sprintf("%s: %q, %v", method, got, err != nil)
+		}()
+		<-begun
+	}
+	end()
+	l.Close()
+	got := []string{<-answers, <-answers}
+	if slices.Sort(got); !slices.Equal(got, []string{`wait: "", true`, `work: "done", false`}) {
+		t.Errorf("%q", got)
+	}
+	<-served
 }
