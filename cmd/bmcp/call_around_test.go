@@ -5,12 +5,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	. "btools/lib/cmdtest"
 )
@@ -53,7 +55,19 @@ func TestCallSurroundings(t *testing.T) {
 		}
 	}
 	// The services of the first two callers hold the secret of one, and a directory that is deleted later.
-	in(dirs["A"], "TOKEN=of-A", "--session=a", "none").Run()
+	first := in(dirs["A"], "TOKEN=of-A", "--session=a", "none")
+	lock, held, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	first.ExtraFiles = []*os.File{held} // as of flock: it is free once the command has ended
+	first.Run()
+	held.Close()
+	lock.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := lock.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the service holds a descriptor of the shell: %v", err)
+	}
 	in(dirs["B"], "TMPDIR="+dirs["gone"], "--session=gone", "none").Run()
 	os.Remove(dirs["gone"])
 

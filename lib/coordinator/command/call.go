@@ -261,6 +261,7 @@ func callClient(c *cli.Context, t *calls.Target, start bool) (*calls.Client, err
 			if err != nil {
 				return nil, err
 			}
+			proc.HideInherited() // a shell's lock, such as that of flock, is not the service's
 			cmd := exec.Command(path, "calls", "--log-level="+c.String("log-level"), name)
 			cmd.Args[0] = "bmcp"
 			cmd.Dir, cmd.SysProcAttr = a.Dir, proc.Detached()
