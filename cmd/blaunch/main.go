@@ -10,14 +10,14 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/flags"
 	"btools/lib/launch"
 	"btools/lib/launch/command"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/settings"
-	statecommand "btools/lib/states/command"
+	awaitcommand "btools/lib/waitfor/command"
 )
 
 const browser, lives = "Browser:", "Life:"

@@ -12,8 +12,8 @@ import (
 	"btools/lib/cli"
 	"btools/lib/coordinator/command"
 	"btools/lib/flags"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/mcphosts"
-	statecommand "btools/lib/states/command"
 )
 
 func main() {

@@ -8,13 +8,13 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/flags"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/pool/command"
 	"btools/lib/settings"
-	statecommand "btools/lib/states/command"
+	awaitcommand "btools/lib/waitfor/command"
 )
 
 func main() {

@@ -12,13 +12,13 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	"btools/lib/await"
-	"btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/port"
 	"btools/lib/record"
 	"btools/lib/state"
+	"btools/lib/waitfor"
+	"btools/lib/waitfor/command"
 )
 
 func main() {
@@ -92,7 +92,7 @@ func run(c *cli.Context) error {
 }
 
 // wait waits for applications in the place of handing out ports.
-func wait(c *cli.Context, targets []await.Target) error {
+func wait(c *cli.Context, targets []waitfor.Target) error {
 	for _, f := range []string{"count", "range", "host", "reserve", "output", "field"} {
 		if c.IsSet(f) {
 			return c.UsageError("--wait and --%s exclude each other: with --wait, no port is handed out", f)

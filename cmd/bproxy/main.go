@@ -10,9 +10,9 @@ import (
 	"btools/lib/cli"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/flags"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/proxy/command"
 	"btools/lib/settings"
-	statecommand "btools/lib/states/command"
 )
 
 func main() {

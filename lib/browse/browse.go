@@ -20,8 +20,8 @@ import (
 
 	"btools/lib/cdp"
 	"btools/lib/cdp/wire"
-	"btools/lib/storage"
 	"btools/lib/wait"
+	"btools/lib/webstorage"
 )
 
 // Times that bound what a page can make a caller wait for.
@@ -69,7 +69,7 @@ type Browser struct {
 
 	routes  []Route
 	offline bool
-	visits  storage.Visits
+	visits  webstorage.Visits
 }
 
 // target is a CDP session: of a page, or of frames of another site in one.

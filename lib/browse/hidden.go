@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"btools/lib/storage"
+	"btools/lib/webstorage"
 )
 
 // attached is a tab that the connection has been attached to.
@@ -102,7 +102,7 @@ func (b *Browser) copyCookies(ctx context.Context, to string) error {
 	if err != nil {
 		return err
 	}
-	return storage.SetCookies(ctx, wired{b.conn}, to, all)
+	return webstorage.SetCookies(ctx, wired{b.conn}, to, all)
 }
 
 // aside opens a hidden tab in the session's own context.

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"btools/lib/cdp"
+	"btools/lib/logins"
 	"btools/lib/spell"
-	"btools/lib/states"
-	"btools/lib/storage"
+	"btools/lib/webstorage"
 )
 
-// wired is the connection as package storage takes it.
+// wired is the connection as package webstorage takes it.
 type wired struct{ *cdp.Conn }
 
 func (w wired) Call(ctx context.Context, session, method string, params any) (got json.RawMessage, err error) {
@@ -26,16 +26,16 @@ func (w wired) Call(ctx context.Context, session, method string, params any) (go
 func (w wired) Send(session, method string, params any) { w.Begin(session, method, params, nil) }
 
 // Cookies are the session's cookies.
-func (b *Browser) Cookies(ctx context.Context) ([]states.Cookie, error) {
-	return storage.Cookies(ctx, wired{b.conn}, "")
+func (b *Browser) Cookies(ctx context.Context) ([]logins.Cookie, error) {
+	return webstorage.Cookies(ctx, wired{b.conn}, "")
 }
 
 // SetCookie sets a cookie.
-func (b *Browser) SetCookie(ctx context.Context, c states.Cookie) error {
-	if err := storage.SetCookies(ctx, wired{b.conn}, "", []states.Cookie{c}); err != nil {
+func (b *Browser) SetCookie(ctx context.Context, c logins.Cookie) error {
+	if err := webstorage.SetCookies(ctx, wired{b.conn}, "", []logins.Cookie{c}); err != nil {
 		return err
 	}
-	refused, err := refusedOf(ctx, b, []states.Cookie{c})
+	refused, err := refusedOf(ctx, b, []logins.Cookie{c})
 	if len(refused) > 0 {
 		err = errors.New("cannot set " + refused[0])
 	}
@@ -44,7 +44,7 @@ func (b *Browser) SetCookie(ctx context.Context, c states.Cookie) error {
 
 // refusedOf returns those of the cookies that were set which the session does not have, each
 // with the reason: Chrome drops a cookie that it refuses, and gives no error.
-func refusedOf(ctx context.Context, b *Browser, set []states.Cookie) (refused []string, err error) {
+func refusedOf(ctx context.Context, b *Browser, set []logins.Cookie) (refused []string, err error) {
 	have, err := b.Cookies(ctx)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func refusedOf(ctx context.Context, b *Browser, set []states.Cookie) (refused []
 	now, expired := float64(time.Now().Unix()), 0
 	host := func(domain string) string { return strings.ToLower(strings.TrimPrefix(domain, ".")) }
 	for _, c := range set {
-		isSame := func(h states.Cookie) bool {
+		isSame := func(h logins.Cookie) bool {
 			return h.Name == c.Name && h.Value == c.Value && host(h.Domain) == host(cmp.Or(c.Domain, h.Domain)) &&
 				h.Path == cmp.Or(c.Path, h.Path) && h.SameSite == cmp.Or(c.SameSite, h.SameSite) &&
 				h.Secure == c.Secure && h.HTTPOnly == c.HTTPOnly
@@ -122,15 +122,15 @@ func (t *Tab) SetItem(ctx context.Context, kind string, key, value *string) (had
 }
 
 // storagePage opens a hidden tab in which the storage of any origin is read and filled.
-func (b *Browser) storagePage(ctx context.Context) (*storage.Page, func(), error) {
+func (b *Browser) storagePage(ctx context.Context) (*webstorage.Page, func(), error) {
 	t, end, err := b.aside(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	b.mu.Lock()
-	t.paused = func(e cdp.Event) { storage.Answer(wired{b.conn}, e.Method, e.Session, e.Params) }
+	t.paused = func(e cdp.Event) { webstorage.Answer(wired{b.conn}, e.Method, e.Session, e.Params) }
 	b.mu.Unlock()
-	p, err := storage.In(ctx, wired{b.conn}, t.main.session)
+	p, err := webstorage.In(ctx, wired{b.conn}, t.main.session)
 	if err != nil {
 		end()
 		return nil, nil, err
@@ -140,8 +140,8 @@ func (b *Browser) storagePage(ctx context.Context) (*storage.Page, func(), error
 
 // State reads the cookies and the storage of the origins that have been open. What could
 // not be read is lost.
-func (b *Browser) State(ctx context.Context) (s *states.State, lost []string, err error) {
-	s = &states.State{Origins: []states.Origin{}}
+func (b *Browser) State(ctx context.Context) (s *logins.State, lost []string, err error) {
+	s = &logins.State{Origins: []logins.Origin{}}
 	if s.Cookies, err = b.Cookies(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -175,11 +175,11 @@ func (b *Browser) origins() []string {
 
 // SetState replaces the cookies, and the localStorage of the origins that have been
 // open, by those of a state, and returns what the browser has refused of it.
-func (b *Browser) SetState(ctx context.Context, s *states.State) (refused []string, err error) {
+func (b *Browser) SetState(ctx context.Context, s *logins.State) (refused []string, err error) {
 	if err := b.ClearCookies(ctx); err != nil {
 		return nil, err
 	}
-	if err := storage.SetCookies(ctx, wired{b.conn}, "", s.Cookies); err != nil {
+	if err := webstorage.SetCookies(ctx, wired{b.conn}, "", s.Cookies); err != nil {
 		return nil, err
 	}
 	if refused, err = refusedOf(ctx, b, s.Cookies); err != nil {
@@ -201,7 +201,7 @@ func (b *Browser) SetState(ctx context.Context, s *states.State) (refused []stri
 	defer end()
 	for _, origin := range origins {
 		err := p.Clear(ctx, origin)
-		i := slices.IndexFunc(s.Origins, func(o states.Origin) bool { return o.Origin == origin })
+		i := slices.IndexFunc(s.Origins, func(o logins.Origin) bool { return o.Origin == origin })
 		if err == nil && i >= 0 {
 			var why string
 			if why, err = p.Fill(ctx, s.Origins[i]); err == nil && why != "" {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"btools/lib/exit"
-	"btools/lib/held"
+	"btools/lib/owned"
 	"btools/lib/tail"
 )
 
@@ -37,7 +37,7 @@ type Video struct {
 	fps          int
 	finish       time.Duration // how long the end of the file may take
 
-	process *held.Process // nil: there has been no frame yet
+	process *owned.Process // nil: there has been no frame yet
 	said    tail.Tail
 	began   time.Time
 	stop    chan struct{} // closed when there are no more frames
@@ -81,7 +81,7 @@ func (v *Video) start(first []byte) error {
 	args = append(append(args, codecs[strings.ToLower(filepath.Ext(v.path))]...), "-y", "file:"+v.path)
 	cmd := exec.Command(v.ffmpeg, args...)
 	cmd.Stderr = &v.said
-	if v.process, err = held.Start(cmd, true); err != nil {
+	if v.process, err = owned.Start(cmd, true); err != nil {
 		return fmt.Errorf("cannot run ffmpeg: %w", err)
 	}
 	v.began, v.latest = time.Now(), first

@@ -8,25 +8,25 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/logins"
+	"btools/lib/logins/remote"
 	"btools/lib/record"
-	"btools/lib/states"
-	"btools/lib/states/remote"
 )
 
 // stateSaver returns what saves the logins of a browser's session.
-func (s *Server) stateSaver(b source.Browser) func(context.Context, string, bool) (states.Info, []string, error) {
-	return func(ctx context.Context, name string, create bool) (states.Info, []string, error) {
+func (s *Server) stateSaver(b source.Browser) func(context.Context, string, bool) (logins.Info, []string, error) {
+	return func(ctx context.Context, name string, create bool) (logins.Info, []string, error) {
 		answer, err := s.Source.SaveState(ctx, b, api.StateRequest{Name: name, Create: create})
 		var e *control.Error
 		switch {
 		case errors.As(err, &e) && e.Code == control.StateExists:
-			return states.Info{}, nil, fmt.Errorf("there is a login %q already: overwrite replaces it", name)
+			return logins.Info{}, nil, fmt.Errorf("there is a login %q already: overwrite replaces it", name)
 		case err != nil:
-			return states.Info{}, nil, source.Explain(err)
+			return logins.Info{}, nil, source.Explain(err)
 		}
 		all, err := infos(answer.States)
 		if err != nil || len(all) != 1 {
-			return states.Info{}, nil, fmt.Errorf("it is not known whether the login was saved: %w",
+			return logins.Info{}, nil, fmt.Errorf("it is not known whether the login was saved: %w",
 				errors.Join(err, errors.New("the answer is not one state")))
 		}
 		return all[0], answer.Lost, nil
@@ -34,8 +34,8 @@ func (s *Server) stateSaver(b source.Browser) func(context.Context, string, bool
 }
 
 // stateLoader returns what reads a named login, to replace that of a session.
-func (s *Server) stateLoader() func(context.Context, string) (*states.State, error) {
-	return func(ctx context.Context, name string) (*states.State, error) {
+func (s *Server) stateLoader() func(context.Context, string) (*logins.State, error) {
+	return func(ctx context.Context, name string) (*logins.State, error) {
 		switch {
 		case s.Source.States() != nil: // it gives no values away
 			return nil, errors.New("the logins of a service are not read: leases start with one by bmcp --pool " +
@@ -53,7 +53,7 @@ var errNoDirectory = errors.New("there is no directory for named logins: bmcp wa
 
 // listStates lists the named logins, and says why one cannot be read. The program whose
 // sessions start with them has them: if bmcp does not run it, it may be another user's.
-func (s *Server) listStates(ctx context.Context) ([]states.Info, []string, error) {
+func (s *Server) listStates(ctx context.Context) ([]logins.Info, []string, error) {
 	conn := s.Source.States()
 	if conn == nil {
 		if s.States == nil {
@@ -72,9 +72,9 @@ func (s *Server) listStates(ctx context.Context) ([]states.Info, []string, error
 }
 
 // infos reads the states in records.
-func infos(records []*record.Record) (all []states.Info, err error) {
+func infos(records []*record.Record) (all []logins.Info, err error) {
 	for _, r := range records {
-		var i states.Info
+		var i logins.Info
 		if _, err := r.Get("state", &i); err != nil {
 			return nil, err
 		}

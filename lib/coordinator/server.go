@@ -21,10 +21,10 @@ import (
 	"btools/lib/blobs"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
+	"btools/lib/logins"
 	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/child"
 	"btools/lib/results"
-	"btools/lib/states"
 	"btools/lib/tools"
 )
 
@@ -48,7 +48,7 @@ type Options struct {
 	Detect func(context.Context) ([]json.RawMessage, error)
 	// States are the named logins of the user, for browsers that are not those of
 	// somebody else's bpool; nil: there is no place for them.
-	States *states.Store
+	States *logins.Store
 	// Tools are the names of the built-in child's tools; nil: those that it lists by default. Dir is the directory
 	// whose files they use if the host names no roots; "": none.
 	Tools []string

@@ -22,9 +22,9 @@ import (
 
 	"btools/lib/devtools"
 	"btools/lib/exit"
-	"btools/lib/held"
-	"btools/lib/launcher"
+	"btools/lib/owned"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/tail"
 )
 
@@ -74,7 +74,7 @@ type Evidence struct {
 // recording is one that runs.
 type recording struct {
 	url     string
-	process *held.Process
+	process *owned.Process
 	pipe    *os.File
 	out     *bufio.Reader // of the pipe
 	said    *tail.Tail
@@ -124,7 +124,7 @@ func (e *Evidence) Add(ctx context.Context, name string, i record.Instance) erro
 		e.Log.Warn("no evidence of " + name + " is recorded: Firefox has one client at a time, which is CMD")
 		return nil
 	case i.WSURL == "" && i.Port != 0:
-		v, err := devtools.GetVersion(ctx, launcher.Addr(i))
+		v, err := devtools.GetVersion(ctx, sibling.Addr(i))
 		if err != nil {
 			return fmt.Errorf("cannot record evidence: %w", err)
 		}
@@ -182,7 +182,7 @@ func (e *Evidence) Ended(url string) {
 
 // start starts a recorder and returns once it records.
 func start(ctx context.Context, req Request) (*recording, error) {
-	bproxy, err := launcher.Sibling("bproxy")
+	bproxy, err := sibling.Sibling("bproxy")
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func start(ctx context.Context, req Request) (*recording, error) {
 	r := &recording{url: req.URL, pipe: out, out: bufio.NewReader(out), said: &tail.Tail{}}
 	cmd := exec.Command(bproxy, "record")
 	cmd.Stdout, cmd.Stderr = theirs, r.said
-	r.process, err = held.Start(cmd, true)
+	r.process, err = owned.Start(cmd, true)
 	theirs.Close() // its end is the end of what is read
 	if err != nil {
 		out.Close()

@@ -8,7 +8,7 @@ import (
 
 	"btools/lib/exit"
 	"btools/lib/launch/login"
-	"btools/lib/states"
+	"btools/lib/logins"
 )
 
 // readBound is how long the state may take to be read when the browser is told
@@ -66,7 +66,7 @@ func (s *Supervisor) saveState() error {
 	if err != nil {
 		return &notSavedError{fmt.Errorf("cannot save the state %q: %w", to.Name, err)}
 	}
-	if err := (&states.Store{Dir: to.Dir}).Save(context.WithoutCancel(ctx), to.Name, state); err != nil {
+	if err := (&logins.Store{Dir: to.Dir}).Save(context.WithoutCancel(ctx), to.Name, state); err != nil {
 		return &notSavedError{err}
 	}
 	for _, what := range lost {

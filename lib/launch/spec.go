@@ -59,7 +59,7 @@ func (p *Pipe) Close() {
 // handsOver reports whether another program drives the browser by its pipe.
 func (s *Spec) handsOver() bool { return s.Pipe != nil && !s.firefox() }
 
-// SaveState names a state of package states.
+// SaveState names a state of package logins.
 type SaveState struct {
 	Name string `json:"name"`
 	Dir  string `json:"dir"` // of the store

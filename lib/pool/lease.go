@@ -12,11 +12,11 @@ import (
 	"unicode"
 
 	"btools/lib/control"
+	"btools/lib/logins"
 	"btools/lib/pool/queue"
 	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
-	"btools/lib/states"
 )
 
 // lease is one holder's right to one instance, until it ends.
@@ -68,7 +68,7 @@ type Request struct {
 	// State is the name of the state with which the lease's sessions start, "": as
 	// the pool is configured, and States is the store of the user who names it.
 	State  string
-	States *states.Store
+	States *logins.Store
 
 	// Set by Lease:
 	login *login

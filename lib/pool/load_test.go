@@ -19,10 +19,10 @@ import (
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 )
 
 func TestADrainedPoolServesNobodyUntilItIsNoMore(t *testing.T) {
@@ -667,7 +667,7 @@ func TestNobodyWaitsForABrowserThatIsNotThere(t *testing.T) {
 		}
 		v := pool.New(cfg, slog.New(slog.DiscardHandler))
 		var launches atomic.Int32
-		v.Launch = func(context.Context, string, settings.Settings, options.Options) (*launcher.Browser, error) {
+		v.Launch = func(context.Context, string, settings.Settings, options.Options) (*sibling.Browser, error) {
 			launches.Add(1)
 			return nil, exit.Errorf(exit.Unavailable, "no edge is installed")
 		}
@@ -694,7 +694,7 @@ func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
 	}
 	began, read := make(chan struct{}, 1), make(chan struct{})
 	v := pool.New(cfg, slog.New(slog.NewTextHandler(stuck{began, read}, nil)))
-	v.Launch = func(context.Context, string, settings.Settings, options.Options) (*launcher.Browser, error) {
+	v.Launch = func(context.Context, string, settings.Settings, options.Options) (*sibling.Browser, error) {
 		return nil, errors.New("there is no browser") // which is logged
 	}
 	if _, err := v.Start(t.Context()); err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/logins"
 	"btools/lib/settings"
-	"btools/lib/states"
 	"btools/lib/virtual"
 )
 
@@ -15,7 +15,7 @@ import (
 // it once, so that all of its sessions start with the same.
 type login struct {
 	name  string
-	state *states.State
+	state *logins.State
 }
 
 // restoreTimeout bounds how long the cookies of a state take.
@@ -93,7 +93,7 @@ func (g *login) stateName() string {
 }
 
 // LeaseState returns the state of a lease's session, and what could not be read.
-func (v *Service) LeaseState(ctx context.Context, lease string) (*states.State, []string, error) {
+func (v *Service) LeaseState(ctx context.Context, lease string) (*logins.State, []string, error) {
 	v.mu.Lock()
 	l := v.leases[lease]
 	shared := l != nil && l.slot.set.Isolation == settings.Context

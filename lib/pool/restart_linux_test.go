@@ -19,10 +19,10 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 )
 
 // farm launches processes that stand in for browsers, except that no client can
@@ -34,12 +34,12 @@ type farm struct {
 const noDisplay = "cannot launch: chromium exited with code 1 before its endpoint answered: " +
 	"there is no display to open a window on; its last words: gpu\nmore"
 
-func (f *farm) launch(ctx context.Context, _ string, _ settings.Settings, _ options.Options) (*launcher.Browser,
+func (f *farm) launch(ctx context.Context, _ string, _ settings.Settings, _ options.Options) (*sibling.Browser,
 	error) {
 	if f.bad.Load() {
 		return nil, errors.New(noDisplay)
 	}
-	return launcher.Launch(ctx, launcher.Spec{
+	return sibling.Launch(ctx, sibling.Spec{
 		Argv: []string{"sh", "-c",
 			`echo "{\"v\":1,\"browser\":{\"type\":\"chromium\"},\"instance\":{\"pid\":$$,\"port\":1}}"; ` +
 				`exec sleep 1000`},

@@ -21,17 +21,17 @@ import (
 	"btools/lib/front"
 	"btools/lib/history"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/liveness"
+	"btools/lib/logins"
 	"btools/lib/pool/config"
 	"btools/lib/pool/queue"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/spell"
 	"btools/lib/state"
-	"btools/lib/states"
 )
 
 // Service runs the pools of a configuration. Create it with New and set Launch
@@ -39,7 +39,7 @@ import (
 type Service struct {
 	Config *config.Config
 	// Launch launches the browser of an instance of the pool.
-	Launch func(ctx context.Context, pool string, set settings.Settings, o options.Options) (*launcher.Browser, error)
+	Launch func(ctx context.Context, pool string, set settings.Settings, o options.Options) (*sibling.Browser, error)
 	Log    *slog.Logger
 	// LeaseLevel is the level of the messages about leases and requests for them.
 	LeaseLevel slog.Level
@@ -49,7 +49,7 @@ type Service struct {
 	// Dir, if not nil, is where leases have directories for their downloads.
 	Dir *state.Dir
 	// States are those that the configuration names; nil: there is no place for them.
-	States *states.Store
+	States *logins.Store
 
 	// While it is held, nothing is logged and no proxy is called: a blocked log
 	// or a slow launch must not hold up other pools.
@@ -320,7 +320,7 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 	s.listener, s.addr = l, l.Addr().String()
 	s.watching = v.newWatching(set)
 	s.proxy = &proxy.Proxy{
-		Launch: func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
+		Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
 			b, err := v.Launch(ctx, p.cfg.Name, set, o)
 			v.metrics.launches.WithLabelValues(p.cfg.Name).Inc()
 			if err != nil {

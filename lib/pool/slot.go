@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/sibling"
 )
 
 // States of an instance.
@@ -248,7 +248,7 @@ func (s *slot) watch(running bool) reason {
 // pid returns the ID of the browser's process, or 0 if it is not known.
 func (s *slot) pid() int {
 	if _, rec := s.proxy.Status(); rec != nil {
-		if i, err := launcher.Endpoint(rec); err == nil {
+		if i, err := sibling.Endpoint(rec); err == nil {
 			return i.PID
 		}
 	}
@@ -261,7 +261,7 @@ func (s *slot) ping(ctx context.Context, within time.Duration) error {
 	if rec == nil {
 		return nil // between two browsers: watch notices the end of the last one
 	}
-	i, err := launcher.Endpoint(rec)
+	i, err := sibling.Endpoint(rec)
 	if err != nil {
 		return err
 	}

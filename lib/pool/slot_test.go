@@ -14,11 +14,11 @@ import (
 	"github.com/coder/websocket"
 
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/record"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 )
 
 // patience is how long a test waits before it says that something hangs: a busy
@@ -58,12 +58,12 @@ func TestStoppedBrowserIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := pool.New(cfg, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	v.Launch = func(context.Context, string, settings.Settings, options.Options) (*launcher.Browser, error) {
+	v.Launch = func(context.Context, string, settings.Settings, options.Options) (*sibling.Browser, error) {
 		launches.Add(1)
 		rec := record.New()
 		rec.MustSet("instance", map[string]any{"protocol": record.BiDi,
 			"ws_url": "ws://" + strings.TrimPrefix(firefox.URL, "http://") + "/session"})
-		return launcher.Foreign(rec)
+		return sibling.Foreign(rec)
 	}
 	ready, err := v.Start(context.Background())
 	if err != nil {

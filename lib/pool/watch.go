@@ -15,10 +15,10 @@ import (
 	"btools/lib/downloads"
 	"btools/lib/downloads/watcher"
 	"btools/lib/front"
-	"btools/lib/launcher"
 	"btools/lib/pool/config"
 	"btools/lib/record"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/wait"
 )
 
@@ -62,7 +62,7 @@ func (v *Service) newWatching(set settings.Settings) (w watching) {
 
 // watchDownloads watches a browser that was launched, until it ends. It returns once the
 // browser writes downloads to the instance's directory. Calls follow each other.
-func (s *slot) watchDownloads(ctx context.Context, b *launcher.Browser) {
+func (s *slot) watchDownloads(ctx context.Context, b *sibling.Browser) {
 	if s.watching.incoming == "" || b.Instance.Protocol != record.CDP {
 		return
 	}
@@ -86,7 +86,7 @@ func (s *slot) watchDownloads(ctx context.Context, b *launcher.Browser) {
 
 // runWatcher watches a browser until it ends. It closes settled once it watches,
 // or has failed to.
-func (s *slot) runWatcher(b *launcher.Browser, settled chan<- struct{}) {
+func (s *slot) runWatcher(b *sibling.Browser, settled chan<- struct{}) {
 	v := s.service
 	ctx, cancel := context.WithTimeoutCause(context.Background(), openTimeout,
 		fmt.Errorf("no answer within %v", openTimeout))
@@ -118,7 +118,7 @@ func (s *slot) runWatcher(b *launcher.Browser, settled chan<- struct{}) {
 
 // openWatcher opens the watcher of a browser, and the directory to which that
 // writes.
-func (s *slot) openWatcher(ctx context.Context, b *launcher.Browser) (*watcher.Watcher, error) {
+func (s *slot) openWatcher(ctx context.Context, b *sibling.Browser) (*watcher.Watcher, error) {
 	if _, err := s.service.Dir.Make(ctx); err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (v *Service) ownDownloads(l *lease) (*downloads.Files, error) {
 	s := l.slot
 	why := config.WhyNoDownloads(s.set)
 	if rec := s.browser(); why == "" && rec != nil {
-		if i, err := launcher.Endpoint(rec); err == nil && i.Protocol != record.CDP {
+		if i, err := sibling.Endpoint(rec); err == nil && i.Protocol != record.CDP {
 			why = "its browser reports no downloads"
 		}
 	}

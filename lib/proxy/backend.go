@@ -14,9 +14,9 @@ import (
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/lifetime"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/state"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -25,7 +25,7 @@ import (
 // backend owns the browser behind the proxy. It launches the browser on demand,
 // once for all requests that wait for it.
 type backend struct {
-	launch func(context.Context, options.Options, string) (*launcher.Browser, error)
+	launch func(context.Context, options.Options, string) (*sibling.Browser, error)
 	owned  bool          // false: another program launches and stops it
 	idle   time.Duration // time without use until it is stopped; 0: for ever
 	health Health
@@ -66,7 +66,7 @@ type generation struct {
 	revert *options.Options // options of the next launch if this one fails; or nil
 
 	ready   chan struct{} // closed when the launch has succeeded or failed
-	browser *launcher.Browser
+	browser *sibling.Browser
 	mux     *single.Mux   // to a browser without a port; nil: it has one
 	err     error         // of the launch
 	end     chan struct{} // closed when it has to end
@@ -251,7 +251,7 @@ func (b *backend) run(g *generation) {
 	}
 	g.after = nil
 	began := time.Now()
-	var browser *launcher.Browser
+	var browser *sibling.Browser
 	var err error
 	select {
 	case <-g.end: // all users have left meanwhile
@@ -306,7 +306,7 @@ func (b *backend) run(g *generation) {
 	b.mu.Unlock()
 	if b.owned {
 		b.log.Info("launched the browser", "type", br.Type, "id", browser.Instance.ID,
-			"endpoint", cmp.Or(launcher.Addr(browser.Instance), "pipe"),
+			"endpoint", cmp.Or(sibling.Addr(browser.Instance), "pipe"),
 			"took_ms", time.Since(began).Milliseconds())
 	}
 	b.changed()

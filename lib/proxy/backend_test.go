@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/sibling"
 )
 
 // probe is a log that requests the status at every message.
@@ -35,7 +35,7 @@ func TestLogsWithoutLock(t *testing.T) {
 	fail := make(chan bool, 10)
 	p := &Proxy{
 		Idle: time.Millisecond,
-		Launch: func(context.Context, options.Options, string) (*launcher.Browser, error) {
+		Launch: func(context.Context, options.Options, string) (*sibling.Browser, error) {
 			if <-fail {
 				return nil, errors.New("no such browser")
 			}
@@ -74,7 +74,7 @@ func TestCutWhileWaiting(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	launched := make(chan struct{})
-	p := &Proxy{Launch: func(ctx context.Context, _ options.Options, _ string) (*launcher.Browser, error) {
+	p := &Proxy{Launch: func(ctx context.Context, _ options.Options, _ string) (*sibling.Browser, error) {
 		select {
 		case <-launched:
 			return e.browser(t, record.CDP), nil
@@ -152,7 +152,7 @@ func TestBrowserWithoutAnswer(t *testing.T) {
 			r := record.New()
 			// the address of its WebSocket must be requested
 			r.MustSet("instance", map[string]string{"http_url": "http://" + accepting(answer)})
-			b, err := launcher.Foreign(r)
+			b, err := sibling.Foreign(r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func newReplacing(t *testing.T) *replacing {
 	e := newEndpoint(t)
 	r := &replacing{launched: make(chan options.Options), answers: make(chan error)}
 	r.Proxy = &Proxy{Overlap: true}
-	r.Launch = func(ctx context.Context, o options.Options, _ string) (*launcher.Browser, error) {
+	r.Launch = func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
 		select {
 		case r.launched <- o:
 		case <-ctx.Done():

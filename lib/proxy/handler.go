@@ -21,9 +21,9 @@ import (
 	"btools/lib/control"
 	"btools/lib/front"
 	"btools/lib/guard"
-	"btools/lib/launcher"
 	"btools/lib/lazy"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/wait"
 	"btools/lib/websocket"
 )
@@ -103,7 +103,7 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (resp *h
 			return nil
 		}
 		out, below := r.Clone(r.Context()), sessionPath(i)
-		out.URL.Host, out.Host = launcher.Addr(i), p.hostFor(r.Host, i)
+		out.URL.Host, out.Host = sibling.Addr(i), p.hostFor(r.Host, i)
 		if below != "" {
 			out.URL.Path, out.URL.RawPath = below+out.URL.Path, ""
 		}
@@ -182,7 +182,7 @@ func (c timedConn) Read(p []byte) (int, error) {
 // sessions accepts only its own host.
 func (p *Proxy) hostFor(client string, i record.Instance) string {
 	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi || sessionPath(i) != "" {
-		return launcher.Addr(i)
+		return sibling.Addr(i)
 	}
 	return client
 }
@@ -263,7 +263,7 @@ func (p *Proxy) dialBrowser(
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.dial(r.Context(), "tcp", launcher.Addr(i))
+	c, err := p.dial(r.Context(), "tcp", sibling.Addr(i))
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"btools/lib/exit"
-	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
@@ -75,7 +75,7 @@ func (b *backend) openPort(ctx context.Context, i record.Instance) (browser *vir
 	if b.one != nil {
 		browser, err = b.one.open(ctx, b.log)
 	} else if path, err = socketPath(ctx, i); err == nil {
-		browser, err = virtual.Open(ctx, "ws://"+launcher.Addr(i)+path, b.log)
+		browser, err = virtual.Open(ctx, "ws://"+sibling.Addr(i)+path, b.log)
 	}
 	switch {
 	case err != nil:

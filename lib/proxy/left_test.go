@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/state"
 )
 
@@ -73,9 +73,9 @@ func TestLauncherHasLeft(t *testing.T) {
 				printed.MustSet("lease", record.Lease{ID: "lease_1"})
 			}
 			end := filepath.Join(t.TempDir(), "end")
-			p := &Proxy{State: store, Launch: func(ctx context.Context, _ options.Options, _ string) (*launcher.Browser,
+			p := &Proxy{State: store, Launch: func(ctx context.Context, _ options.Options, _ string) (*sibling.Browser,
 				error) {
-				return launcher.Launch(ctx, launcher.Spec{
+				return sibling.Launch(ctx, sibling.Spec{
 					Argv:  []string{"/bin/sh", "-c", `cat; until [ -e "$0" ]; do sleep 0.01; done`, end},
 					Input: printed, Timeout: patience, Grace: time.Second, Stderr: os.Stderr,
 				})

@@ -15,9 +15,9 @@ import (
 	"btools/lib/exit"
 	"btools/lib/front"
 	"btools/lib/jsonrpc"
-	"btools/lib/launcher"
 	"btools/lib/liveness"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/virtual"
 	"btools/lib/websocket"
 )
@@ -48,7 +48,7 @@ func NewOneConnection(find func() (record.Instance, error)) *OneConnection {
 				Hint: "a Chrome that asks its user has it in the file DevToolsActivePort beside its profiles, " +
 					"which --target takes, too"}
 		}
-		return websocket.Dial(ctx, "ws://"+launcher.Addr(i)+path)
+		return websocket.Dial(ctx, "ws://"+sibling.Addr(i)+path)
 	})}
 }
 
@@ -73,7 +73,7 @@ func (o *OneConnection) open(ctx context.Context, log *slog.Logger) (*virtual.Br
 	}
 	b, err := virtual.OpenOn(ctx, virtual.Over(o.browser), log)
 	if i, unknown := o.find(); err == nil && unknown == nil {
-		b.Refuse(launcher.Addr(i))
+		b.Refuse(sibling.Addr(i))
 	}
 	return b, err
 }

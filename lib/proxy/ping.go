@@ -13,9 +13,9 @@ import (
 	"btools/lib/cdp/single"
 	"btools/lib/devtools"
 	"btools/lib/front"
-	"btools/lib/launcher"
 	"btools/lib/liveness"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/websocket"
 )
 
@@ -55,7 +55,7 @@ func ping(ctx context.Context, i record.Instance) error {
 	if err != nil {
 		return err
 	}
-	conn, err := websocket.Dial(ctx, "ws://"+launcher.Addr(i)+path)
+	conn, err := websocket.Dial(ctx, "ws://"+sibling.Addr(i)+path)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func pingJoined(ctx context.Context, i record.Instance) error {
 	if parts := strings.SplitN(path, "/", 4); len(parts) == 4 { // a session of the browser
 		path = "/session/" + parts[2]
 	}
-	_, err := front.Get(ctx, "http://"+launcher.Addr(i)+path+"/json/version", "")
+	_, err := front.Get(ctx, "http://"+sibling.Addr(i)+path+"/json/version", "")
 	return err
 }
 
@@ -103,7 +103,7 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
 		return u.Path, nil
 	}
-	v, err := devtools.GetVersion(ctx, launcher.Addr(i))
+	v, err := devtools.GetVersion(ctx, sibling.Addr(i))
 	if err != nil {
 		return "", err
 	}

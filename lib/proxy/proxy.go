@@ -16,8 +16,8 @@ import (
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/state"
 	"btools/lib/virtual/sessions"
 	"btools/lib/wait"
@@ -27,7 +27,7 @@ import (
 type Proxy struct {
 	// Launch launches a browser with these options; typ is the type of the
 	// browser before it, "" for the first.
-	Launch func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error)
+	Launch func(ctx context.Context, o options.Options, typ string) (*sibling.Browser, error)
 	// Foreign says that another program owns the browser, and Launch only finds
 	// it.
 	Foreign bool

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/sibling"
 )
 
 // patience is how long a test waits before it says that something hangs: a busy
@@ -77,19 +77,19 @@ func (e *endpoint) requests() (got []string) {
 
 // browser returns a browser at that endpoint, with this protocol. It never ends
 // by itself.
-func (e *endpoint) browser(t testing.TB, protocol string) *launcher.Browser {
+func (e *endpoint) browser(t testing.TB, protocol string) *sibling.Browser {
 	t.Helper()
 	return browserAt(t, e.addr, protocol)
 }
 
-func browserAt(t testing.TB, addr, protocol string) *launcher.Browser {
+func browserAt(t testing.TB, addr, protocol string) *sibling.Browser {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
 	n, _ := strconv.Atoi(port)
 	r := record.New()
 	r.MustSet("instance", map[string]any{"host": host, "port": n, "protocol": protocol,
 		"ws_url": "ws://" + addr + "/devtools/browser/guid"})
-	b, err := launcher.Foreign(r)
+	b, err := sibling.Foreign(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,8 @@ func serve(t testing.TB, p *Proxy) (addr string) {
 }
 
 // launches is a Launch that always finds this browser.
-func launches(b *launcher.Browser) func(context.Context, options.Options, string) (*launcher.Browser, error) {
-	return func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
+func launches(b *sibling.Browser) func(context.Context, options.Options, string) (*sibling.Browser, error) {
+	return func(context.Context, options.Options, string) (*sibling.Browser, error) { return b, nil }
 }
 
 // dial opens a connection to the proxy. It is closed when the test ends, and its

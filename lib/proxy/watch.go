@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"time"
 
-	"btools/lib/launcher"
 	"btools/lib/liveness"
 	"btools/lib/record"
+	"btools/lib/sibling"
 )
 
 // watch checks a browser's health periodically until the context ends. It ends
@@ -110,7 +110,7 @@ func (b *backend) end(g *generation, why error) {
 // other program would. The record alone proves nothing: its process numbers may
 // come from another machine. So the browser must be listed in the state file of
 // this machine, have been launched since, and not be leased.
-func (b *backend) stopOrphan(browser *launcher.Browser, since time.Time) {
+func (b *backend) stopOrphan(browser *sibling.Browser, since time.Time) {
 	if b.state == nil || browser.Instance.ID == "" || browser.Record.Raw("lease") != nil {
 		return
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"btools/lib/forward/upstream"
+	"btools/lib/logins"
 	"btools/lib/shellwords"
-	"btools/lib/states"
 )
 
 // browserTypes returns the types that BROWSER accepts.
@@ -263,7 +263,7 @@ func readState(s *Settings, v string, _ Files) error {
 	if s.State = v; v == "" {
 		return nil
 	}
-	return states.CheckName(v)
+	return logins.CheckName(v)
 }
 
 // readProxy reads the URL of a proxy, or the file that has it.

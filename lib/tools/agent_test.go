@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/logins"
 	"btools/lib/record"
-	"btools/lib/states"
 )
 
 // agent uses a server by its host. It calls one tool at a time.
@@ -205,15 +205,15 @@ func TestListOfStates(t *testing.T) {
 		domains = append(domains, fmt.Sprintf("d%d.example", n))
 	}
 	at := record.Time{Time: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
-	var all []states.Info
+	var all []logins.Info
 	var bad []string
 	var fault error
-	h := newAgent(t, Options{ListStates: func(context.Context) ([]states.Info, []string, error) {
+	h := newAgent(t, Options{ListStates: func(context.Context) ([]logins.Info, []string, error) {
 		return all, bad, fault
 	}})
 	const tool, list = "browser_state", `{"action":"list"}`
 	h.does(t, tool, list, "There are no named logins: the action save makes one.")
-	all = []states.Info{{Name: "shop", CookieCount: 12, Domains: domains, Origins: []string{"https://a.example"},
+	all = []logins.Info{{Name: "shop", CookieCount: 12, Domains: domains, Origins: []string{"https://a.example"},
 		EarliestExpiry: &at, SavedAt: at}}
 	bad = []string{"old.json is damaged"}
 	h.does(t, tool, list, "- shop: 12 cookies of d0.example, d1",

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"btools/lib/states"
+	"btools/lib/logins"
 )
 
 // host is an agent's host with a server of its own.
@@ -48,9 +48,9 @@ func serveWith(t *testing.T, o Options) *host {
 		t.Fatal(err)
 	}
 	o.Dir, o.Only, o.AllFiles = t.TempDir(), all, true
-	o.ListStates = func(context.Context) ([]states.Info, []string, error) { return nil, nil, nil }
-	o.SaveState = func(context.Context, string, bool) (states.Info, []string, error) {
-		return states.Info{}, nil, nil
+	o.ListStates = func(context.Context) ([]logins.Info, []string, error) { return nil, nil, nil }
+	o.SaveState = func(context.Context, string, bool) (logins.Info, []string, error) {
+		return logins.Info{}, nil, nil
 	}
 	o.Clients = func(context.Context) int { return 1 }
 	ended := make(chan error, 1)

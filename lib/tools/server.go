@@ -21,10 +21,10 @@ import (
 	"btools/lib/browse"
 	"btools/lib/browse/firefox"
 	"btools/lib/jsonrpc"
+	"btools/lib/logins"
 	"btools/lib/results"
 	"btools/lib/schema"
 	"btools/lib/spell"
-	"btools/lib/states"
 )
 
 // Options configure a server.
@@ -47,14 +47,14 @@ type Options struct {
 	Second time.Duration // that bounds are counted in; 0: that of a second
 
 	// ListStates lists the named logins, and says why one cannot be read.
-	ListStates func(ctx context.Context) (all []states.Info, bad []string, err error)
+	ListStates func(ctx context.Context) (all []logins.Info, bad []string, err error)
 	// SaveState saves the session's own under a name, with create only if there is none,
 	// and returns what could not be read.
-	SaveState func(ctx context.Context, name string, create bool) (saved states.Info, lost []string, err error)
+	SaveState func(ctx context.Context, name string, create bool) (saved logins.Info, lost []string, err error)
 	// Emptied ends the session, whose last tab was closed. Nil: it goes on.
 	Emptied func()
 	// LoadState reads a named login.
-	LoadState func(ctx context.Context, name string) (*states.State, error)
+	LoadState func(ctx context.Context, name string) (*logins.State, error)
 	// Clients is how many clients the session has, with us.
 	Clients func(ctx context.Context) int
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"btools/lib/logins"
 	"btools/lib/spell"
-	"btools/lib/states"
 )
 
 func manageStates(ctx context.Context, r *reply, a struct {
@@ -42,7 +42,7 @@ func named(name string) error {
 	if name == "" {
 		return errors.New("name is missing: it names the login, such as shop-admin")
 	}
-	return states.CheckName(name)
+	return logins.CheckName(name)
 }
 
 // loadState replaces the login of the session.
@@ -92,7 +92,7 @@ func (r *reply) saveState(ctx context.Context, name string, overwrite bool) erro
 const maxSites = 10
 
 // contents says what a login has, without its values.
-func contents(i states.Info) string {
+func contents(i logins.Info) string {
 	text := spell.Count(i.CookieCount, "cookie")
 	if len(i.Domains) > 0 {
 		text += " of " + sites(i.Domains)

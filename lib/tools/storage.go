@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"btools/lib/browse"
+	"btools/lib/logins"
 	"btools/lib/spell"
-	"btools/lib/states"
 )
 
 func cookieList(ctx context.Context, r *reply, a struct{ Domain, Path string }) error {
@@ -90,7 +90,7 @@ func cookieSet(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	c := states.Cookie{Name: a.Name, Value: a.Value, Domain: a.Domain, Path: a.Path, Expires: -1,
+	c := logins.Cookie{Name: a.Name, Value: a.Value, Domain: a.Domain, Path: a.Path, Expires: -1,
 		HTTPOnly: a.HTTPOnly, Secure: a.Secure, SameSite: a.SameSite}
 	if a.Expires != nil {
 		c.Expires = *a.Expires
@@ -249,7 +249,7 @@ func setStorageState(ctx context.Context, r *reply, a struct{ Filename string })
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", a.Filename, unwrapped(err))
 	}
-	state, dropped, err := states.Parse(data)
+	state, dropped, err := logins.Parse(data)
 	if err != nil {
 		return fmt.Errorf("%s is not a storage state: %w", a.Filename, err)
 	}

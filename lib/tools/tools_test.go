@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"btools/lib/cdp"
-	"btools/lib/states"
+	"btools/lib/logins"
 	"btools/lib/tools/tasks"
 	"btools/lib/virtual/chrometest"
 )
@@ -150,11 +150,11 @@ func TestTools(t *testing.T) {
 	t.Parallel()
 	o := downloader(t)
 	url, dir := o.Endpoint, o.Dir
-	o.SaveState = func(_ context.Context, name string, create bool) (states.Info, []string, error) {
+	o.SaveState = func(_ context.Context, name string, create bool) (logins.Info, []string, error) {
 		if create {
-			return states.Info{}, nil, errors.New("there is one already")
+			return logins.Info{}, nil, errors.New("there is one already")
 		}
-		return states.Info{Name: name, CookieCount: 1, Domains: []string{"a.example"}},
+		return logins.Info{Name: name, CookieCount: 1, Domains: []string{"a.example"}},
 			[]string{"the storage of\nb.example"}, nil
 	}
 	o.Clients = func(context.Context) int { return 1 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/states"
+	"btools/lib/logins"
 )
 
 // items are localStorage with these values by name, as a state has it.
@@ -24,7 +24,7 @@ func items(values map[string]string) json.RawMessage {
 }
 
 // storedIn returns the localStorage of an origin in a state.
-func storedIn(t *testing.T, state *states.State, origin string) map[string]string {
+func storedIn(t *testing.T, state *logins.State, origin string) map[string]string {
 	t.Helper()
 	values := map[string]string{}
 	for _, o := range state.Origins {
@@ -65,7 +65,7 @@ func TestStateByEachWay(t *testing.T) {
 	t.Cleanup(server.Close)
 	site = server.URL
 	also = strings.Replace(site, "127.0.0.1", "localhost", 1)
-	state := &states.State{Origins: []states.Origin{
+	state := &logins.State{Origins: []logins.Origin{
 		{Origin: site, LocalStorage: items(map[string]string{"token": "old"})},
 		{Origin: also, LocalStorage: items(map[string]string{"token": "also", "kept": "yes"})},
 	}}
@@ -142,7 +142,7 @@ func TestLargeState(t *testing.T) {
 	}
 	b := openShell(t)
 	for _, values := range []map[string]string{one, many} {
-		state := &states.State{Origins: []states.Origin{{Origin: site.URL, LocalStorage: items(values)}}}
+		state := &logins.State{Origins: []logins.Origin{{Origin: site.URL, LocalStorage: items(values)}}}
 		rounds := 1
 		if long {
 			rounds = 5
@@ -267,14 +267,14 @@ func TestStrangeValues(t *testing.T) {
 func TestSaveWhileFilling(t *testing.T) {
 	t.Parallel()
 	site, _ := member(t)
-	state := &states.State{Origins: []states.Origin{
+	state := &logins.State{Origins: []logins.Origin{
 		{Origin: site, LocalStorage: items(map[string]string{"token": "kept"})}}}
 	s := newSession(t, sharedBrowser(t), Options{Login: state})
 	s.browser.mu.Lock()
 	o := s.unfilled[site]
 	o.begun = true // by a page
 	s.browser.mu.Unlock()
-	saved := make(chan *states.State)
+	saved := make(chan *logins.State)
 	go func() {
 		now, _, err := s.State(t.Context())
 		if err != nil {
@@ -303,7 +303,7 @@ func TestStateInAFrame(t *testing.T) {
 		io.WriteString(w, `<script>top.postMessage(localStorage.token, '*')</script>`)
 	}))
 	t.Cleanup(inner.Close)
-	state := &states.State{Origins: []states.Origin{
+	state := &logins.State{Origins: []logins.Origin{
 		{Origin: inner.URL, LocalStorage: items(map[string]string{"token": "kept"})}}}
 	s := newSession(t, sharedBrowser(t), Options{Login: state})
 	p := connect(t, s, "")

@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/storage"
+	"btools/lib/webstorage"
 )
 
 // hidden is a page of the session's context that no client sees, on a connection
 // with which it ends.
 type hidden struct {
-	*storage.Page
+	*webstorage.Page
 	session *Session
 	link    *link
 }
@@ -22,7 +22,7 @@ func (s *Session) openHidden(ctx context.Context) (*hidden, error) {
 	opened := make(chan struct{})
 	l, err := s.browser.dial(ctx, func(method, session string, params json.RawMessage) {
 		<-opened // at once: l is only about to be stored
-		storage.Answer(h.link, method, session, params)
+		webstorage.Answer(h.link, method, session, params)
 	})
 	h.link = l
 	close(opened)
@@ -31,7 +31,7 @@ func (s *Session) openHidden(ctx context.Context) (*hidden, error) {
 	}
 	h.session = s
 	s.hide()
-	h.Page, err = storage.OpenPage(ctx, l, s.base)
+	h.Page, err = webstorage.OpenPage(ctx, l, s.base)
 	s.browser.sync(ctx) // so that its events have come
 	own := s.disown(h.Page)
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *Browser) postponeLocked(from *link, method string, params json.RawMessa
 // disown ends the opening of a hidden page, nil if it has failed. The page and its
 // tab are not the clients'. It returns the session's own CDP session with it, if
 // any.
-func (s *Session) disown(page *storage.Page) (own string) {
+func (s *Session) disown(page *webstorage.Page) (own string) {
 	b := s.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()

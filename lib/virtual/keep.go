@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/states"
-	"btools/lib/storage"
+	"btools/lib/logins"
+	"btools/lib/webstorage"
 )
 
 // A session can be kept: it is read again and again while it runs, so that it goes
@@ -26,7 +26,7 @@ type runningSave struct {
 
 	// mu:
 	gaps    map[string][]string       // what of each origin is not kept, and why
-	origins map[string]*states.Origin // as they were read last; nil: empty
+	origins map[string]*logins.Origin // as they were read last; nil: empty
 	changed map[string]bool           // the origins whose storage pages have changed since
 }
 
@@ -48,7 +48,7 @@ func (s *Session) keepLocked(t *target) {
 
 // trackLocked makes Chrome tell what the origin of a page stores in databases.
 func (s *Session) trackLocked(t *target) {
-	origin := storage.OriginOf(jsonrpc.GetString(t.info, "url"))
+	origin := webstorage.OriginOf(jsonrpc.GetString(t.info, "url"))
 	if own := s.ownSessions[t.id]; s.options.Keep && own != "" && origin != "" && origin != t.tracked {
 		t.tracked = origin
 		s.running.changed[origin] = true // it may have stored something already
@@ -68,7 +68,7 @@ func (s *Session) stored(session string, params json.RawMessage) {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
 	if isLocal {
-		if storage.OriginOf(origin) == origin { // Chrome keeps that of other sites' frames apart
+		if webstorage.OriginOf(origin) == origin { // Chrome keeps that of other sites' frames apart
 			s.running.changed[origin] = true
 		}
 		return
@@ -86,11 +86,11 @@ func (s *Session) stored(session string, params json.RawMessage) {
 func (s *Session) Look(ctx context.Context) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
 	defer s.bind(ctx, cancel)()
-	cookies, err := storage.Cookies(ctx, s.link, s.base)
+	cookies, err := webstorage.Cookies(ctx, s.link, s.base)
 	if err != nil {
 		return nil, s.because(err)
 	}
-	found := &Snapshot{State: &states.State{Cookies: cookies, Origins: []states.Origin{}}, Tabs: s.keptTabs(ctx)}
+	found := &Snapshot{State: &logins.State{Cookies: cookies, Origins: []logins.Origin{}}, Tabs: s.keptTabs(ctx)}
 	read, err := s.readChanged(ctx)
 	if err != nil {
 		return nil, s.because(err)
@@ -193,7 +193,7 @@ func (s *Session) keptTabs(ctx context.Context) []Tab {
 	for _, t := range pages {
 		b.mu.Lock()
 		own, url, restoring, h := s.ownSessions[t.id], jsonrpc.GetString(t.info, "url"), t.restoring, t.here
-		origin := storage.OriginOf(url)
+		origin := webstorage.OriginOf(url)
 		t.here.origin = origin
 		if h.origin != origin || h.items == nil {
 			h.items = nil

@@ -13,8 +13,8 @@ import (
 
 	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
-	"btools/lib/states"
-	"btools/lib/storage"
+	"btools/lib/logins"
+	"btools/lib/webstorage"
 )
 
 // A session that starts with a state has its cookies at once. The storage of an
@@ -36,7 +36,7 @@ const (
 
 // stored is the storage of an origin of the session's state.
 type stored struct {
-	origin states.Origin
+	origin logins.Origin
 	bare   bool // the state has no cookie for it
 	begun  bool
 	done   chan struct{} // closed when it has been filled
@@ -47,17 +47,17 @@ type stored struct {
 // show it without another request. Chrome prefetches from the same site, and from
 // others if there is no cookie for the document's host (seen in Chromium 156).
 func (o *stored) isDue(origin string) bool {
-	return o.bare || storage.SiteOf(o.origin.Origin) == storage.SiteOf(origin)
+	return o.bare || webstorage.SiteOf(o.origin.Origin) == webstorage.SiteOf(origin)
 }
 
 // Restore gives a new session, which no client has used, the cookies of a state,
 // and arranges for the storage of its origins. The session does not change the
 // state, and nor may the caller. The name is for Stats, "" if it has none.
-func (s *Session) Restore(ctx context.Context, name string, state *states.State) error {
+func (s *Session) Restore(ctx context.Context, name string, state *logins.State) error {
 	if s.options.DefaultContext && name != "" {
 		return errors.New("the session with the browser's own profile has its logins: it cannot start with a state")
 	}
-	if err := storage.SetCookies(ctx, s.link, s.base, state.Cookies); err != nil {
+	if err := webstorage.SetCookies(ctx, s.link, s.base, state.Cookies); err != nil {
 		return err
 	}
 	b := s.browser
@@ -118,7 +118,7 @@ func (s *Session) documentRequested(session string, params json.RawMessage) {
 
 // dueFor is the storage that has to be filled before a document is shown.
 func (s *Session) dueFor(url string) (due []*stored) {
-	origin := storage.OriginOf(url)
+	origin := webstorage.OriginOf(url)
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
 	for _, o := range s.unfilled {
@@ -234,11 +234,11 @@ func (s *Session) bind(ctx context.Context, cancel context.CancelFunc) context.C
 // State returns the cookies and the storage of the session's base context, and
 // what could not be read. The storage is that of the origins that the session
 // has visited or started with.
-func (s *Session) State(ctx context.Context) (state *states.State, lost []string, err error) {
+func (s *Session) State(ctx context.Context) (state *logins.State, lost []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
 	defer s.bind(ctx, cancel)()
-	state = &states.State{Origins: []states.Origin{}}
-	if state.Cookies, err = storage.Cookies(ctx, s.link, s.base); err != nil {
+	state = &logins.State{Origins: []logins.Origin{}}
+	if state.Cookies, err = webstorage.Cookies(ctx, s.link, s.base); err != nil {
 		return nil, nil, s.because(fmt.Errorf("cannot read the cookies: %w", err))
 	}
 	untouched, origins := s.originsToSave(ctx)
@@ -263,7 +263,7 @@ func (s *Session) State(ctx context.Context) (state *states.State, lost []string
 			state.Origins = append(state.Origins, *o)
 		}
 	}
-	slices.SortFunc(state.Origins, func(a, b states.Origin) int { return strings.Compare(a.Origin, b.Origin) })
+	slices.SortFunc(state.Origins, func(a, b logins.Origin) int { return strings.Compare(a.Origin, b.Origin) })
 	return state, lost, nil
 }
 
@@ -287,7 +287,7 @@ func (s *Session) visitedLocked(t *target) {
 
 // originsToSave returns the storage of origins as the session started with it,
 // which no page has seen, and the origins whose storage has to be read.
-func (s *Session) originsToSave(ctx context.Context) (untouched []states.Origin, origins []string) {
+func (s *Session) originsToSave(ctx context.Context) (untouched []logins.Origin, origins []string) {
 	b := s.browser
 	b.mu.Lock()
 	pages := slices.Collect(maps.Values(s.ownSessions))
@@ -298,7 +298,7 @@ func (s *Session) originsToSave(ctx context.Context) (untouched []states.Origin,
 		tree, err := s.link.Call(bounded, page, "Page.getFrameTree", nil)
 		cancel()
 		if err == nil {
-			storage.AddOrigins(shown, jsonrpc.Get(tree, "frameTree"))
+			webstorage.AddOrigins(shown, jsonrpc.Get(tree, "frameTree"))
 		}
 	}
 	b.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"btools/lib/cdp/wire"
 	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
+	"btools/lib/logins"
 	"btools/lib/settings"
-	"btools/lib/states"
 	"btools/lib/virtual/chrometest"
 )
 
@@ -237,9 +237,9 @@ func TestStateFaults(t *testing.T) {
 	}
 	defer b.Close()
 	big := json.RawMessage(`[{"name":"big","value":"` + strings.Repeat("s3cret", 1<<20) + `"}]`)
-	state := &states.State{
-		Cookies: []states.Cookie{{Name: "old", Value: "s3cret", Domain: "127.0.0.1", Path: "/", Expires: 5}},
-		Origins: []states.Origin{
+	state := &logins.State{
+		Cookies: []logins.Cookie{{Name: "old", Value: "s3cret", Domain: "127.0.0.1", Path: "/", Expires: 5}},
+		Origins: []logins.Origin{
 			{Origin: site, LocalStorage: big},
 			{Origin: also, LocalStorage: json.RawMessage(`[]`),
 				IndexedDB: json.RawMessage(`[{"name":"db","version":1,"stores":[{"name":"s"}]}]`)},
@@ -261,7 +261,7 @@ func TestStateFaults(t *testing.T) {
 	if now, _, err := s.State(t.Context()); err != nil || len(now.Cookies) != 0 {
 		t.Errorf("the state is now %+v, %v", now, err)
 	}
-	bad := &states.State{Cookies: []states.Cookie{
+	bad := &logins.State{Cookies: []logins.Cookie{
 		{Name: "fine", Value: "s3cret", Domain: "a.test", Path: "/", Expires: -1},
 		{Name: "__Host-x", Value: "s3cret", Domain: ".a.test", Path: "/", Expires: -1}}}
 	_, err = b.NewSession(t.Context(), Options{Login: bad, Settings: settings.Settings{State: "bad"}})

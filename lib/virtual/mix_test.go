@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/logins"
 	"btools/lib/settings"
-	"btools/lib/states"
-	"btools/lib/storage"
 	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
+	"btools/lib/webstorage"
 )
 
 // What a session carries through saving, sleeping, waking, exporting and importing is
@@ -121,7 +121,7 @@ func (m *mix) round(t *testing.T, b *Browser) []string {
 
 // begin starts the session.
 func (r *round) begin() {
-	state := &states.State{}
+	state := &logins.State{}
 	for _, origin := range r.origins {
 		state.Cookies = append(state.Cookies, r.cookiesOf(origin)...)
 		if r.oneIn(3) {
@@ -133,7 +133,7 @@ func (r *round) begin() {
 	r.s = newSession(r.t, r.b, Options{Login: exported(r.t, state), Keep: r.keep,
 		Settings: settings.Settings{State: "mix"}})
 	r.p = connect(r.t, r.s, "")
-	now, err := storage.Cookies(r.t.Context(), r.s.link, r.s.base)
+	now, err := webstorage.Cookies(r.t.Context(), r.s.link, r.s.base)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func (r *round) cookies() (lines []string) {
 }
 
 // linesOf are cookies as JSON.
-func linesOf(cookies []states.Cookie) (lines []string) {
+func linesOf(cookies []logins.Cookie) (lines []string) {
 	for _, c := range cookies {
 		lines = append(lines, jsonOf(c))
 	}
@@ -205,7 +205,7 @@ func (r *round) open() {
 		r.p.do(page, fmt.Sprintf("document.cookie = 'changed%d=%d; path=/'", r.IntN(3), r.IntN(1000)))
 	}
 	// What a frame changes in databases is not noticed while a session is kept.
-	if tab.frame != "" && storage.SiteOf(tab.frame) == storage.SiteOf(origin) && r.oneIn(2) && !r.keep {
+	if tab.frame != "" && webstorage.SiteOf(tab.frame) == webstorage.SiteOf(origin) && r.oneIn(2) && !r.keep {
 		r.steps = append(r.steps, "storing in the frame")
 		r.has[tab.frame] = r.content(r.keep)
 		r.p.do(page, fmt.Sprintf("inFrame(%q)", r.has[tab.frame].script(r.mix)))
@@ -225,7 +225,7 @@ func (r *round) compare(what, page string, tab mixTab) {
 		return
 	}
 	var want content // Chrome keeps that of another site's frame apart, and it is not saved
-	if storage.SiteOf(tab.frame) == storage.SiteOf(tab.origin) {
+	if webstorage.SiteOf(tab.frame) == webstorage.SiteOf(tab.origin) {
 		want = r.has[tab.frame]
 	}
 	if got, want := decoded(r.t, r.p.do(page, fmt.Sprintf("inFrame(%q)", findings))),
@@ -358,9 +358,9 @@ func (r *round) checkTabs() {
 }
 
 // exported returns a state as it is after its export and import.
-func exported(t *testing.T, state *states.State) *states.State {
+func exported(t *testing.T, state *logins.State) *logins.State {
 	t.Helper()
-	again, dropped, err := states.Parse(state.Export())
+	again, dropped, err := logins.Parse(state.Export())
 	if err != nil || len(dropped) > 0 {
 		t.Fatal(err, dropped)
 	}

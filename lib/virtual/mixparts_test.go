@@ -18,7 +18,7 @@ import (
 	"unicode/utf16"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/states"
+	"btools/lib/logins"
 )
 
 //go:embed testdata/mix.js
@@ -173,13 +173,13 @@ func byName(t *testing.T, raw json.RawMessage) map[string]json.RawMessage {
 }
 
 // stateOf returns what a state has of an origin.
-func stateOf(state *states.State, origin string) states.Origin {
+func stateOf(state *logins.State, origin string) logins.Origin {
 	for _, o := range state.Origins {
 		if o.Origin == origin {
 			return o
 		}
 	}
-	return states.Origin{}
+	return logins.Origin{}
 }
 
 // oneIn reports true once in n times.
@@ -231,8 +231,8 @@ func (m *mix) content(kept bool) content {
 }
 
 // in is the content in a state.
-func (c content) in(m *mix, origin string) states.Origin {
-	o := states.Origin{Origin: origin, LocalStorage: items(c.local)}
+func (c content) in(m *mix, origin string) logins.Origin {
+	o := logins.Origin{Origin: origin, LocalStorage: items(c.local)}
 	var all []json.RawMessage
 	for _, i := range c.databases {
 		all = append(all, m.databases[i].saved)
@@ -273,7 +273,7 @@ func (c content) findings(m *mix) string {
 }
 
 // compare returns how what is saved of the origin differs; "": it does not.
-func (c content) compare(m *mix, saved states.Origin) string {
+func (c content) compare(m *mix, saved logins.Origin) string {
 	values := map[string]string{}
 	for item := range jsonrpc.Elements(saved.LocalStorage) {
 		values[jsonrpc.GetString(item, "name")] = jsonrpc.GetString(item, "value")
@@ -315,11 +315,11 @@ func (m *mix) origins() (all []string) {
 }
 
 // cookiesOf are cookies of the host or the site of an origin.
-func (m *mix) cookiesOf(origin string) (all []states.Cookie) {
+func (m *mix) cookiesOf(origin string) (all []logins.Cookie) {
 	host := strings.Split(strings.TrimPrefix(origin, "http://"), ":")[0]
 	_, site, _ := strings.Cut(host, ".")
 	for i := range m.IntN(4) {
-		c := states.Cookie{Name: fmt.Sprintf("c%d", i), Value: "v=\"" + strings.Repeat("x", m.IntN(200)), Domain: host,
+		c := logins.Cookie{Name: fmt.Sprintf("c%d", i), Value: "v=\"" + strings.Repeat("x", m.IntN(200)), Domain: host,
 			Path: []string{"/", "/", "/tab0", "/a%20b"}[m.IntN(4)], Expires: -1, HTTPOnly: m.oneIn(2),
 			SameSite: []string{"", "", "Lax", "Strict"}[m.IntN(4)],
 			Priority: []string{"", "", "High", "Low"}[m.IntN(4)]}

@@ -17,10 +17,10 @@ import (
 	"btools/lib/downloads"
 	"btools/lib/forward"
 	"btools/lib/jsonrpc"
+	"btools/lib/logins"
 	"btools/lib/record"
 	"btools/lib/settings"
-	"btools/lib/states"
-	"btools/lib/storage"
+	"btools/lib/webstorage"
 )
 
 // Options are the properties of a session.
@@ -39,7 +39,7 @@ type Options struct {
 	Files *downloads.Files
 	// Login, if not nil, has the cookies and the storage with which the session
 	// starts: those of the state that the settings name.
-	Login *states.State
+	Login *logins.State
 	// Keep has what the session stores reported to Look.
 	Keep bool
 	// Tabs are the pages that it starts with; none: a blank one. With DefaultContext they
@@ -85,7 +85,7 @@ type Session struct {
 	state            *api.StateStatus   // nil: it has started with none
 	startedWith      []string           // the origins of its state
 	unfilled         map[string]*stored // of the state's origins, until they are needed
-	visits           storage.Visits
+	visits           webstorage.Visits
 	running          runningSave
 	hiding           int           // hidden pages that are being opened
 	hidden           chan struct{} // closed when there are none
@@ -102,7 +102,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		ownSessions: map[string]string{},
 		downloads:   map[string]*download{}, wishes: map[string]wish{},
 		unfilled: map[string]*stored{},
-		running: runningSave{origins: map[string]*states.Origin{}, changed: map[string]bool{},
+		running: runningSave{origins: map[string]*logins.Origin{}, changed: map[string]bool{},
 			gaps: map[string][]string{}},
 	}
 	s.used.Store(s.started.UnixNano())

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
-	"btools/lib/states"
-	"btools/lib/storage"
+	"btools/lib/logins"
+	"btools/lib/webstorage"
 )
 
 var (
@@ -36,7 +36,7 @@ const (
 // logins and pages. What clients have made besides, such as further contexts, is
 // not part of it.
 type Snapshot struct {
-	State *states.State `json:"state"`
+	State *logins.State `json:"state"`
 	Tabs  []Tab         `json:"tabs"`
 	Lost  []string      `json:"lost,omitempty"` // what of the storage is not in it, and why
 }
@@ -99,7 +99,7 @@ func (s *Session) Tabs(ctx context.Context) []Tab {
 			page, err := s.inWorld(ctx, session, "("+tabScript+")()")
 			if err != nil {
 				b.log.Warn("a tab is saved without its sessionStorage",
-					"of", storage.OriginOf(tabs[i].URL), "error", err)
+					"of", webstorage.OriginOf(tabs[i].URL), "error", err)
 			}
 			tabs[i].Page = page
 		})

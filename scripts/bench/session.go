@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"btools/lib/states"
+	"btools/lib/logins"
 )
 
 // site serves pages that keep something, and /file, 1 GiB.
@@ -79,13 +79,13 @@ func bigDownload(b *bench) {
 // leaseWithState takes leases with and without a state, by turns.
 func leaseWithState(b *bench) {
 	storage := filepath.Join(dir, "storage.json")
-	state := states.State{}
+	state := logins.State{}
 	for i := range 200 {
-		state.Cookies = append(state.Cookies, states.Cookie{Name: "c" + strconv.Itoa(i), Value: strings.Repeat("v", 40),
+		state.Cookies = append(state.Cookies, logins.Cookie{Name: "c" + strconv.Itoa(i), Value: strings.Repeat("v", 40),
 			Domain: fmt.Sprintf("site-%d.example", i%20), Path: "/", Expires: -1})
 	}
 	for i := range 20 {
-		state.Origins = append(state.Origins, states.Origin{Origin: fmt.Sprintf("https://site-%d.example", i),
+		state.Origins = append(state.Origins, logins.Origin{Origin: fmt.Sprintf("https://site-%d.example", i),
 			LocalStorage: json.RawMessage(`[{"name":"token","value":"` + strings.Repeat("t", 500) + `"}]`)})
 	}
 	check(os.WriteFile(storage, state.Export(), 0o600))

@@ -13,7 +13,7 @@ import (
 
 	"btools/lib/client"
 	"btools/lib/extension"
-	"btools/lib/held"
+	"btools/lib/owned"
 	"btools/lib/record"
 	"btools/lib/tail"
 	"btools/lib/wait"
@@ -49,7 +49,7 @@ func (s *Set) openProfile(ctx context.Context, hub client.Proxy, r Request) (*la
 		"--no-default-browser-check", first)
 	var said tail.Tail
 	cmd.Stderr = &said
-	process, err := held.Start(cmd, false)
+	process, err := owned.Start(cmd, false)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", path, err)
 	}
@@ -82,7 +82,7 @@ func firstPage(hub client.Proxy, mark string, r Request) (string, error) {
 
 // hold returns what is closed when a browser and its group have ended, and a
 // function that stops them: by TERM, by KILL after stopBound.
-func hold(p *held.Process, userData string) (ended <-chan struct{}, stop func()) {
+func hold(p *owned.Process, userData string) (ended <-chan struct{}, stop func()) {
 	done := make(chan struct{})
 	go func() {
 		<-p.Ended
@@ -97,7 +97,7 @@ func hold(p *held.Process, userData string) (ended <-chan struct{}, stop func())
 		if wait.Closed(done) { // and its number may be somebody else's
 			return
 		}
-		held.End(done, held.Step{Do: p.Terminate, Wait: stopBound}, held.Step{Do: p.Kill, Wait: stopBound})
+		owned.End(done, owned.Step{Do: p.Terminate, Wait: stopBound}, owned.Step{Do: p.Kill, Wait: stopBound})
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"btools/lib/cdp"
 	"btools/lib/client"
-	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/sibling"
 )
 
 const (
@@ -65,14 +65,14 @@ func (s *Set) launch(ctx context.Context, hub client.Proxy, r Request) (*launche
 		}
 		args = append(args, "--arg=--load-extension="+dir)
 	}
-	spec, err := launcher.Blaunch(startBound, stopBound, s.Stderr, "info", "text", args)
+	spec, err := sibling.Blaunch(startBound, stopBound, s.Stderr, "info", "text", args)
 	if err != nil {
 		return nil, err
 	}
 	spec.Timeout += joinBound
 	spec.Input = record.New()
 	spec.Input.SetRaw("browser", browser)
-	b, err := launcher.Launch(ctx, spec)
+	b, err := sibling.Launch(ctx, spec)
 	if err != nil {
 		return nil, err
 	}

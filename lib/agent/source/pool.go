@@ -16,8 +16,8 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
-	"btools/lib/launcher"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/state"
 	"btools/lib/wait"
 )
@@ -28,7 +28,7 @@ type pool struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	log  io.Writer
-	own  *sibling                                           // that we run; nil: the service is somebody else's
+	own  *server                                            // that we run; nil: the service is somebody else's
 	find func(ctx context.Context) (*control.Client, error) // connects to the service
 
 	state string // with which leases start; "": as the service is configured
@@ -49,7 +49,7 @@ type pool struct {
 func Pooled(store *state.Store, log io.Writer, args []string, withState string) Source {
 	s := newPooled(withState)
 	s.log = log
-	s.own = newSibling(store, func(ctx context.Context) (*launcher.Browser, error) { return s.start(ctx, args) })
+	s.own = newSibling(store, func(ctx context.Context) (*sibling.Browser, error) { return s.start(ctx, args) })
 	s.find = func(ctx context.Context) (*control.Client, error) {
 		if _, err := s.own.Get(ctx); err != nil {
 			return nil, err
@@ -92,8 +92,8 @@ func (s *pool) Close() {
 	}
 }
 
-func (s *pool) start(ctx context.Context, args []string) (*launcher.Browser, error) {
-	own, err := launcher.Service(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, args)...)
+func (s *pool) start(ctx context.Context, args []string) (*sibling.Browser, error) {
+	own, err := sibling.Service(ctx, s.log, "bpool", slices.Concat([]string{"serve"}, args)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bpool: %w", err)
 	}

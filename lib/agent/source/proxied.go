@@ -15,9 +15,9 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/record"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/state"
 	"btools/lib/wait"
 )
@@ -25,7 +25,7 @@ import (
 // proxied is one browser behind one bproxy.
 type proxied struct {
 	oneBrowser
-	proxy *sibling
+	proxy *server
 	store *state.Store
 	log   io.Writer
 	flags []string // of bproxy
@@ -56,14 +56,14 @@ func (s *proxied) Close() {
 }
 
 // start starts the proxy, on the port of its predecessor if there was one.
-func (s *proxied) start(ctx context.Context) (*launcher.Browser, error) {
+func (s *proxied) start(ctx context.Context) (*sibling.Browser, error) {
 	s.uses.mu.Lock()
 	port := s.at.Port
 	s.uses.mu.Unlock()
 	flags := append([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, s.flags...)
-	held, err := launcher.Service(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
+	held, err := sibling.Service(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
 	if err != nil && port != 0 {
-		held, err = launcher.Service(ctx, s.log, "bproxy", flags...)
+		held, err = sibling.Service(ctx, s.log, "bproxy", flags...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bproxy: %w", err)

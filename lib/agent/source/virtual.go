@@ -14,8 +14,8 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/lazy"
+	"btools/lib/logins"
 	"btools/lib/settings"
-	"btools/lib/states"
 )
 
 // A virtual browser is a session of bproxy share: its clients take it for a
@@ -82,7 +82,7 @@ func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
 			}
 		case "state":
 			if w.State = value; value != "" {
-				bad = cmp.Or(bad, states.CheckName(value))
+				bad = cmp.Or(bad, logins.CheckName(value))
 			}
 		case "browser_pool":
 			w.Pool = value

@@ -24,7 +24,6 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/agent/toolline"
-	"btools/lib/calls"
 	"btools/lib/cli"
 	"btools/lib/client"
 	"btools/lib/control"
@@ -39,6 +38,7 @@ import (
 	"btools/lib/register"
 	"btools/lib/results"
 	"btools/lib/settings"
+	"btools/lib/shell"
 	"btools/lib/state"
 	"btools/lib/terminal"
 	"btools/lib/tools"
@@ -58,9 +58,9 @@ func Service(c *cli.Context) error {
 	if err != nil {
 		return state.Explain(err)
 	}
-	s := &calls.Service{Release: cli.Release(), Stop: func() { stop(nil) }, Path: path,
+	s := &shell.Service{Release: cli.Release(), Stop: func() { stop(nil) }, Path: path,
 		Memory: filepath.Join(filepath.Dir(store.Path()), "calls.json"),
-		Open:   func(options []string) (calls.Server, error) { return open(c, options) }}
+		Open:   func(options []string) (shell.Server, error) { return open(c, options) }}
 	entry := state.CallService{Process: self, Control: path}
 	reg := &register.Service{Store: store, Path: path, Shared: true, Log: c.Log, Linger: time.Second,
 		Listed: func(f *state.File) bool {
@@ -73,7 +73,7 @@ func Service(c *cli.Context) error {
 		return err
 	}
 	reg.Serve(s.Methods().Serve)
-	fmt.Fprintln(c.Stdout, calls.Ready)
+	fmt.Fprintln(c.Stdout, shell.Ready)
 	<-ctx.Done()
 	s.Quit()
 	ended := make(chan error, 1)
@@ -90,18 +90,18 @@ func Service(c *cli.Context) error {
 }
 
 // open opens a server for the sessions that start with these options.
-func open(c *cli.Context, options []string) (calls.Server, error) {
+func open(c *cli.Context, options []string) (shell.Server, error) {
 	if at, err := elsewhere(options); err != nil {
 		return nil, err
 	} else if at != nil {
 		useLogins(c, at)
-		return calls.At(&at[0]), nil
+		return shell.At(&at[0]), nil
 	}
 	var co *coordinator.Server
 	err := c.Parse(options, func(c *cli.Context) error {
 		o, err := serverOptions(c, func(how *source.Sharing) {
 			if how.Kind != source.SharedProfile {
-				how.Kind, how.Hibernate, how.SessionIdle = source.SessionsOnly, calls.Hibernate, calls.Idle
+				how.Kind, how.Hibernate, how.SessionIdle = source.SessionsOnly, shell.Hibernate, shell.Idle
 				how.UploadRoots = []string{"/"} // the tools have bounds of their own
 			}
 		})
@@ -115,7 +115,7 @@ func open(c *cli.Context, options []string) (calls.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return calls.Here(co), nil
+	return shell.Here(co), nil
 }
 
 // callable returns the tools of builtin that a session has: a shell pays nothing for those that it does not call.
@@ -175,8 +175,8 @@ func CallFlags() []ucli.Flag {
 }
 
 // target is the session that a command is for.
-func target(c *cli.Context) (t calls.Target, err error) {
-	t = calls.Target{Session: c.String("session"), Release: cli.Release()}
+func target(c *cli.Context) (t shell.Target, err error) {
+	t = shell.Target{Session: c.String("session"), Release: cli.Release()}
 	if t.Session != "" || c.Given("session") {
 		if err := source.CheckSession("--session", t.Session); err != nil {
 			return t, c.UsageError("%v", err)
@@ -233,28 +233,28 @@ func target(c *cli.Context) (t calls.Target, err error) {
 }
 
 // around are the surroundings of a session with these options.
-func around(options []string) (calls.Around, error) {
+func around(options []string) (shell.Around, error) {
 	programs := slices.ContainsFunc(options, func(option string) bool {
 		name, value, _ := strings.Cut(option, "=")
 		return name == "--mcp" || name == "--config" || name == "--browser" && value == record.WebKit
 	})
 	dir, err := os.Getwd()
 	if err != nil && programs {
-		return calls.Around{}, err
+		return shell.Around{}, err
 	}
-	return calls.AroundCall(os.Environ(), dir, programs), nil
+	return shell.AroundCall(os.Environ(), dir, programs), nil
 }
 
 // callClient makes calls on the session of a target, which it tells where the session begins. With start, it starts the
 // service if none runs.
-func callClient(c *cli.Context, t *calls.Target, start bool) (*calls.Client, error) {
+func callClient(c *cli.Context, t *shell.Target, start bool) (*shell.Client, error) {
 	a, err := around(t.Options)
 	if err != nil {
 		return nil, err
 	}
 	name := a.Socket()
 	t.Own = c.State().SocketPath(name)
-	cl := &calls.Client{Store: c.State(), Own: t.Own}
+	cl := &shell.Client{Store: c.State(), Own: t.Own}
 	if start {
 		cl.Start = func() (*exec.Cmd, error) {
 			path, err := proc.Executable()
@@ -301,7 +301,7 @@ func Call(c *cli.Context) error {
 		return err
 	}
 	defer cl.Close()
-	r := calls.Request{Target: t, Dir: project(c)}
+	r := shell.Request{Target: t, Dir: project(c)}
 	if !utf8.ValidString(r.Dir) {
 		r.Dir, r.DirBytes = "", []byte(r.Dir)
 	}
@@ -348,7 +348,7 @@ func form(c *cli.Context) (f results.Form, err error) {
 }
 
 // one makes one call.
-func one(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request, args []string) error {
+func one(ctx context.Context, c *cli.Context, cl *shell.Client, r shell.Request, args []string) error {
 	r.Tool, r.Words = args[0], args[1:]
 	if c.Dash() {
 		if len(r.Words) > 0 {
@@ -370,7 +370,7 @@ func one(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request,
 }
 
 // do makes a call, and tells its notes.
-func do(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request) (a calls.Answer, err error) {
+func do(ctx context.Context, c *cli.Context, cl *shell.Client, r shell.Request) (a shell.Answer, err error) {
 	if err = cl.Do(ctx, "call", r, &a); err != nil {
 		return a, err
 	}
@@ -381,7 +381,7 @@ func do(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request) 
 }
 
 // batch makes the calls of standard input, a line each, and prints a line for each.
-func batch(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Request) error {
+func batch(ctx context.Context, c *cli.Context, cl *shell.Client, r shell.Request) error {
 	lines := bufio.NewReaderSize(c.Stdin, 64<<10)
 	out := bufio.NewWriter(c.Stdout)
 	var failed, ended error
@@ -402,7 +402,7 @@ func batch(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Reques
 		if r.Line == "" || r.Line[0] == '#' {
 			continue
 		}
-		var a calls.Answer
+		var a shell.Answer
 		var err error
 		if tooLong || !fits(r) {
 			err = exit.Errorf(exit.Usage, "line %d is too long: a call has at most %d bytes", n, control.MaxLine)
@@ -437,7 +437,7 @@ func batch(ctx context.Context, c *cli.Context, cl *calls.Client, r calls.Reques
 }
 
 // fits reports whether a request is one that the service reads.
-func fits(r calls.Request) bool {
+func fits(r shell.Request) bool {
 	const around = 100 // bytes of its number and method
 	b, err := json.Marshal(r)
 	return err == nil && len(b)+around <= control.MaxLine
@@ -476,21 +476,21 @@ func Sessions(c *cli.Context) error {
 		{Head: "OWNER", Field: "session.owner.name"},
 		{Head: "PID", Field: "session.owner.pid"}, {Head: "TABS", Field: "session.tab_count"},
 		{Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds}, {Head: "TITLE", Field: "session.title"},
-		{Head: "URL", Field: "session.url"}}, cli.Schema(map[string]any{"session": calls.Session{}}), nil)
+		{Head: "URL", Field: "session.url"}}, cli.Schema(map[string]any{"session": shell.Session{}}), nil)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	lifetime.Signals(stop)
-	failed := calls.All(ctx, c.State(), "sessions", nil, func(all []calls.Session) {
+	failed := shell.All(ctx, c.State(), "sessions", nil, func(all []shell.Session) {
 		for _, s := range all {
 			r := record.New()
 			r.MustSet("session", s)
 			err = errors.Join(err, out.Write(r))
 		}
 	})
-	if errors.Is(failed, calls.ErrNoService) {
+	if errors.Is(failed, shell.ErrNoService) {
 		failed = nil
 	}
 	return errors.Join(failed, err, out.Close())
@@ -517,21 +517,21 @@ func End(c *cli.Context) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	lifetime.Signals(stop)
-	var ended calls.Ended
+	var ended shell.Ended
 	if c.Bool("all") {
-		err = calls.All(ctx, c.State(), "end", calls.EndRequest{Target: t, All: true}, func(here calls.Ended) {
+		err = shell.All(ctx, c.State(), "end", shell.EndRequest{Target: t, All: true}, func(here shell.Ended) {
 			ended.Sessions += here.Sessions
 		})
 	} else if cl, failed := callClient(c, &t, false); failed != nil {
 		return failed
 	} else {
 		defer cl.Close()
-		err = cl.Do(ctx, "end", calls.EndRequest{Target: t}, &ended)
+		err = cl.Do(ctx, "end", shell.EndRequest{Target: t}, &ended)
 	}
 	switch {
-	case errors.Is(err, calls.ErrNoService) && t.Session != "":
+	case errors.Is(err, shell.ErrNoService) && t.Session != "":
 		return exit.Errorf(exit.Unavailable, "there is no session named %s", t.Session)
-	case errors.Is(err, calls.ErrNoService), err == nil && ended.Sessions == 0:
+	case errors.Is(err, shell.ErrNoService), err == nil && ended.Sessions == 0:
 		c.Log.Info("there is no session to end")
 		return nil
 	}
@@ -580,12 +580,12 @@ func toolGroups(all []json.RawMessage) string {
 const completeTimeout = time.Second
 
 // sessionTools are the tools of the caller's session, or those that a new one has.
-func sessionTools(ctx context.Context, env *cli.Env) (t calls.Tools) {
+func sessionTools(ctx context.Context, env *cli.Env) (t shell.Tools) {
 	a, _ := around(nil)
 	store := state.Open(env.Getenv)
-	cl := &calls.Client{Store: store, Own: store.SocketPath(a.Socket())}
+	cl := &shell.Client{Store: store, Own: store.SocketPath(a.Socket())}
 	defer cl.Close()
-	target := calls.Target{Session: env.Getenv("BTOOLS_SESSION"), Release: cli.Release(), Own: cl.Own}
+	target := shell.Target{Session: env.Getenv("BTOOLS_SESSION"), Release: cli.Release(), Own: cl.Own}
 	if err := cl.Do(ctx, "tools", target, &t); err != nil || t.Tools == nil {
 		all, _ := tools.Names("all") // which is a group
 		t.Tools = slices.Concat(tools.List(all), coordinator.ListReaders())

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"btools/lib/agent/toolline"
-	"btools/lib/calls"
 	"btools/lib/cli"
+	"btools/lib/shell"
 )
 
 // OfferCall offers tools, their arguments, and the elements of the last snapshot.
@@ -37,7 +37,7 @@ func OfferCall(c *cli.Completion) {
 func OfferSessions(c *cli.Completion) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
-	calls.All(ctx, c.State(), "sessions", nil, func(all []calls.Session) { // without a service there are none
+	shell.All(ctx, c.State(), "sessions", nil, func(all []shell.Session) { // without a service there are none
 		for _, s := range all {
 			if s.Name != "" {
 				c.Offer(s.Name, s.URL)

@@ -33,17 +33,17 @@ import (
 	"btools/lib/flags"
 	"btools/lib/front"
 	"btools/lib/guard"
-	"btools/lib/launcher"
 	"btools/lib/lifetime"
+	"btools/lib/logins"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/mcp/child"
 	mcpfront "btools/lib/mcp/front"
 	"btools/lib/pool/config"
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/state"
-	"btools/lib/states"
-	statecommand "btools/lib/states/command"
 	"btools/lib/terminal"
 	"btools/lib/tools"
 	"btools/lib/wsl"
@@ -434,7 +434,7 @@ func checkState(c *cli.Context, ch choice) error {
 	case own && c.IsSet("profile"):
 		return c.UsageError("--state takes the place of the profile: it cannot be used with --profile")
 	}
-	if err := states.CheckName(c.String("state")); err != nil {
+	if err := logins.CheckName(c.String("state")); err != nil {
 		return c.UsageError("--state: %v", err)
 	}
 	if ch.service {
@@ -663,7 +663,7 @@ func variables(c *cli.Context) (vars []envfile.Variable, handOn []string, err er
 
 // detect lists the installed browsers, by bfind.
 func detect(ctx context.Context) ([]json.RawMessage, error) {
-	path, err := launcher.Sibling("bfind")
+	path, err := sibling.Sibling("bfind")
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"btools/lib/client"
-	"btools/lib/held"
-	"btools/lib/launcher"
+	"btools/lib/owned"
+	"btools/lib/sibling"
 	"btools/lib/state"
 	"btools/lib/wait"
 )
@@ -28,8 +28,8 @@ type Keeper struct {
 	Linger time.Duration
 
 	mu     sync.Mutex
-	own    *launcher.Browser // nil: there is none
-	last   client.Proxy      // that has run, where browsers look for it
+	own    *sibling.Browser // nil: there is none
+	last   client.Proxy     // that has run, where browsers look for it
 	users  int
 	timer  wait.Timer
 	closed bool
@@ -74,17 +74,17 @@ func (k *Keeper) findLocked(ctx context.Context) (client.Proxy, error) {
 		old.Stop()
 		k.own = nil
 	}
-	path, err := launcher.Sibling("bproxy")
+	path, err := sibling.Sibling("bproxy")
 	if err != nil {
 		return client.Proxy{}, err
 	}
-	argv := slices.Concat([]string{path, "--extension", "--no-input", "--output=json"}, k.Args, held.BindArgs())
+	argv := slices.Concat([]string{path, "--extension", "--no-input", "--output=json"}, k.Args, owned.BindArgs())
 	if k.last.PairingFile != "" { // else none has run, or it needed no code
 		argv = append(argv, fmt.Sprintf("--listen=127.0.0.1:%d", k.last.Port), "--pairing-file="+k.last.PairingFile)
 	}
-	var own *launcher.Browser
+	var own *sibling.Browser
 	for end := time.Now().Add(settledWithin); own == nil; {
-		own, err = launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: startTimeout, Grace: stopTimeout,
+		own, err = sibling.Launch(ctx, sibling.Spec{Argv: argv, Timeout: startTimeout, Grace: stopTimeout,
 			Stderr: k.Stderr, Service: true, Once: true})
 		if err == nil {
 			break

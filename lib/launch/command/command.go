@@ -20,12 +20,12 @@ import (
 	"btools/lib/flags"
 	"btools/lib/launch"
 	"btools/lib/lifetime"
+	"btools/lib/logins"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
 	runcommand "btools/lib/run/command"
 	"btools/lib/state"
-	"btools/lib/states"
 	"btools/lib/systemd"
 )
 
@@ -316,13 +316,13 @@ func saveState(c *cli.Context, headless bool) (*launch.SaveState, error) {
 		return nil, nil
 	}
 	name := c.String("state-save")
-	if err := states.CheckName(name); err != nil {
+	if err := logins.CheckName(name); err != nil {
 		return nil, c.UsageError("--state-save: %v", err)
 	}
 	if headless {
 		return nil, c.UsageError("--state-save needs --no-headless: it saves what a person logs in to in a window")
 	}
-	store, err := states.Open(c.Getenv, c.Home())
+	store, err := logins.Open(c.Getenv, c.Home())
 	if err == nil {
 		err = store.Prepare(context.Background())
 	}

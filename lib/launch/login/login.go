@@ -15,9 +15,9 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
-	"btools/lib/states"
-	"btools/lib/storage"
+	"btools/lib/logins"
 	"btools/lib/wait"
+	"btools/lib/webstorage"
 )
 
 // The browser stays when its last window is closed, so that the state is read
@@ -37,18 +37,18 @@ type Watcher struct {
 	pipe    *wire.Pipe
 	context string // the default browser context
 	work    sync.WaitGroup
-	reading chan struct{} // of one element, which is in it while the state is read
-	hidden  *storage.Page // in which storage is read, while reading; nil: none is open
-	changed chan struct{} // of one element: a page has navigated
-	emptied chan struct{} // of one element: the last page was closed
+	reading chan struct{}    // of one element, which is in it while the state is read
+	hidden  *webstorage.Page // in which storage is read, while reading; nil: none is open
+	changed chan struct{}    // of one element: a page has navigated
+	emptied chan struct{}    // of one element: the last page was closed
 	closed  chan struct{}
 
 	mu      sync.Mutex
 	pages   map[string]page // by target
-	visits  storage.Visits
-	latest  *states.State
+	visits  webstorage.Visits
+	latest  *logins.State
 	readAt  time.Time
-	origins map[string]states.Origin // of the latest state
+	origins map[string]logins.Origin // of the latest state
 	lost    []string                 // what is missing in it
 	failed  error                    // of the latest reading
 }
@@ -76,7 +76,7 @@ func Open(ctx context.Context, in io.Reader, out io.Writer, url string) (*Watche
 		_, err = w.pipe.Call(ctx, "", "Target.createTarget", map[string]any{"url": url, "newWindow": true})
 	}
 	if err == nil { // now: Chrome opens no hidden page when it has no window (Chromium 156)
-		w.hidden, err = storage.OpenPage(ctx, w.pipe, "")
+		w.hidden, err = webstorage.OpenPage(ctx, w.pipe, "")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open its window: %w", err)
@@ -97,7 +97,7 @@ func (w *Watcher) Wait() {
 
 // State returns the state as it is now or, if it cannot be read any more, the
 // latest one; lost says what is missing in it.
-func (w *Watcher) State(ctx context.Context) (state *states.State, lost []string, err error) {
+func (w *Watcher) State(ctx context.Context) (state *logins.State, lost []string, err error) {
 	if !wait.Closed(w.closed) {
 		w.read(ctx)
 	}
@@ -116,7 +116,7 @@ func (w *Watcher) State(ctx context.Context) (state *states.State, lost []string
 
 // event handles an event of the browser.
 func (w *Watcher) event(p *wire.Pipe, method, session string, params json.RawMessage) {
-	storage.Answer(p, method, session, params)
+	webstorage.Answer(p, method, session, params)
 	if session != "" {
 		return
 	}
@@ -152,7 +152,7 @@ func (w *Watcher) visit(info json.RawMessage) {
 			return
 		}
 	}
-	if isDefault && storage.OriginOf(url) != "" {
+	if isDefault && webstorage.OriginOf(url) != "" {
 		w.visits.Add(url)
 		signal(w.changed)
 	}
@@ -205,7 +205,7 @@ func (w *Watcher) hasPages() bool {
 
 // read reads the state.
 func (w *Watcher) read(ctx context.Context) {
-	var state *states.State
+	var state *logins.State
 	var lost []string
 	var err error
 	select {
@@ -220,7 +220,7 @@ func (w *Watcher) read(ctx context.Context) {
 	if w.failed = err; err != nil {
 		return
 	}
-	w.latest, w.lost, w.readAt, w.origins = state, lost, time.Now(), map[string]states.Origin{}
+	w.latest, w.lost, w.readAt, w.origins = state, lost, time.Now(), map[string]logins.Origin{}
 	for _, o := range state.Origins {
 		w.origins[o.Origin] = o
 	}
@@ -228,10 +228,10 @@ func (w *Watcher) read(ctx context.Context) {
 
 // readAll reads the cookies and the storage. The storage of an origin that
 // cannot be read is that of before.
-func (w *Watcher) readAll(ctx context.Context) (state *states.State, lost []string, err error) {
-	state = &states.State{Origins: []states.Origin{}}
+func (w *Watcher) readAll(ctx context.Context) (state *logins.State, lost []string, err error) {
+	state = &logins.State{Origins: []logins.Origin{}}
 	origins := w.originsToRead(ctx)
-	if state.Cookies, err = storage.Cookies(ctx, w.pipe, ""); err != nil {
+	if state.Cookies, err = webstorage.Cookies(ctx, w.pipe, ""); err != nil {
 		return nil, nil, fmt.Errorf("cannot read the cookies: %w", err)
 	}
 	if len(origins) > 0 {
@@ -241,7 +241,7 @@ func (w *Watcher) readAll(ctx context.Context) (state *states.State, lost []stri
 }
 
 // readStorage returns the storage of those of the origins that have any.
-func (w *Watcher) readStorage(ctx context.Context, origins []string) (found []states.Origin, lost []string, err error) {
+func (w *Watcher) readStorage(ctx context.Context, origins []string) (found []logins.Origin, lost []string, err error) {
 	w.mu.Lock()
 	before := w.origins
 	w.mu.Unlock()
@@ -269,9 +269,9 @@ func (w *Watcher) readStorage(ctx context.Context, origins []string) (found []st
 
 // readOrigin reads the storage of an origin in the hidden page, or in another one
 // if that has failed.
-func (w *Watcher) readOrigin(ctx context.Context, origin string) (o *states.Origin, gaps []string, err error) {
+func (w *Watcher) readOrigin(ctx context.Context, origin string) (o *logins.Origin, gaps []string, err error) {
 	if w.hidden == nil {
-		if w.hidden, err = storage.OpenPage(ctx, w.pipe, ""); err != nil {
+		if w.hidden, err = webstorage.OpenPage(ctx, w.pipe, ""); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -304,7 +304,7 @@ func (w *Watcher) originsToRead(ctx context.Context) []string {
 			tree := w.frameTree(ctx, target)
 			mu.Lock()
 			defer mu.Unlock()
-			storage.AddOrigins(frames, tree)
+			webstorage.AddOrigins(frames, tree)
 		})
 	}
 	work.Wait()

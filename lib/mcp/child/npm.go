@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/held"
 	"btools/lib/lazy"
+	"btools/lib/owned"
 )
 
 // npm is what npx has fetched. npx itself never runs
@@ -113,7 +113,7 @@ func (p *Programs) fetch(ctx context.Context, pkg string, stderr *stderrTail) (s
 	}
 	var out bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, stderr
-	npx, err := held.Start(cmd, false)
+	npx, err := owned.Start(cmd, false)
 	if err != nil {
 		return "", fmt.Errorf("cannot run %s: %w", cmd.Path, err)
 	}

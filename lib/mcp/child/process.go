@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/held"
 	"btools/lib/jsonrpc"
-	"btools/lib/launcher"
+	"btools/lib/owned"
+	"btools/lib/sibling"
 )
 
 // Receiver is what a child tells.
@@ -224,7 +224,7 @@ func (p *Process) Stop(reason error) {
 	case <-time.After(p.limits.Stop):
 	case <-p.ended:
 	}
-	held.End(p.ended, held.Step{Do: func() { p.prog.Input().Close() }, Wait: p.limits.Stop},
-		held.Step{Do: p.prog.End, Wait: 2*p.limits.Stop + launcher.Margin}, held.Step{Do: p.prog.Kill})
+	owned.End(p.ended, owned.Step{Do: func() { p.prog.Input().Close() }, Wait: p.limits.Stop},
+		owned.Step{Do: p.prog.End, Wait: 2*p.limits.Stop + sibling.Margin}, owned.Step{Do: p.prog.Kill})
 	<-p.ended
 }

@@ -15,11 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"btools/lib/held"
-	"btools/lib/launcher"
 	"btools/lib/nowait"
+	"btools/lib/owned"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/sibling"
 	"btools/lib/wsl"
 )
 
@@ -47,12 +47,12 @@ type Starter func(ctx context.Context, spec *Spec, b Endpoint, stderr io.Writer)
 
 // execution is a program that is a process.
 type execution struct {
-	proc *held.Process
+	proc *owned.Process
 	mark string // in the environment of all that it starts
 	in   *os.File
 	out  *os.File
-	port *launcher.Browser // bproxy, whose port is the browser's for it alone; nil: it needs none
-	wide *atomic.Int32     // counts it, as its pipes are wide; nil: they are not
+	port *sibling.Browser // bproxy, whose port is the browser's for it alone; nil: it needs none
+	wide *atomic.Int32    // counts it, as its pipes are wide; nil: they are not
 }
 
 func (x *execution) Input() io.WriteCloser { return x.in }
@@ -112,7 +112,7 @@ func (p *Programs) Start(ctx context.Context, spec *Spec, b Endpoint, stderr io.
 	if spec.URL != "" {
 		return connect(spec)
 	}
-	var port *launcher.Browser
+	var port *sibling.Browser
 	var err error
 	if spec.needsPort() && b.isBelow() {
 		if port, b, err = p.portFor(ctx, b); err != nil {
@@ -132,8 +132,8 @@ func (p *Programs) Start(ctx context.Context, spec *Spec, b Endpoint, stderr io.
 
 // portFor is a port for a browser whose endpoint is below another port's root,
 // and the browser there.
-func (p *Programs) portFor(ctx context.Context, b Endpoint) (*launcher.Browser, Endpoint, error) {
-	port, err := launcher.Service(ctx, p.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
+func (p *Programs) portFor(ctx context.Context, b Endpoint) (*sibling.Browser, Endpoint, error) {
+	port, err := sibling.Service(ctx, p.Stderr, "bproxy", "--target="+b.HTTPURL, "--listen=127.0.0.1:0",
 		"--health-interval=0", "--log-level=warn")
 	if err != nil {
 		return nil, b, fmt.Errorf("cannot start bproxy: %w", err)
@@ -170,7 +170,7 @@ func (p *Programs) run(ctx context.Context, spec *Spec, b Endpoint, stderr io.Wr
 		return nil, err
 	}
 	cmd.Stdin, cmd.Stdout = inRead, outWrite
-	x.proc, err = held.Start(cmd, false)
+	x.proc, err = owned.Start(cmd, false)
 	inRead.Close()
 	outWrite.Close()
 	if err != nil {
@@ -227,7 +227,7 @@ func hold(argv, env []string, stop time.Duration) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, slices.Concat([]string{"hold"}, held.BindArgs(),
+	cmd := exec.Command(self, slices.Concat([]string{"hold"}, owned.BindArgs(),
 		[]string{"--stop-timeout=" + stop.String(), "--", path}, argv[1:])...)
 	cmd.Env = env
 	return cmd, nil

@@ -13,9 +13,9 @@ import (
 	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/pool"
 	"btools/lib/state"
-	statecommand "btools/lib/states/command"
 )
 
 // What the records of commands have, for --field.

@@ -8,8 +8,8 @@ import (
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/extension/keep"
-	"btools/lib/held"
-	"btools/lib/launcher"
+	"btools/lib/owned"
+	"btools/lib/sibling"
 )
 
 // hubLinger is how long an own hub runs while no instance needs it: between two
@@ -35,19 +35,19 @@ func quieter(c *cli.Context) string {
 }
 
 // joined waits for a browser that joins, and holds it with "bproxy join".
-func joined(ctx context.Context, c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) (*launcher.Browser, error) {
+func joined(ctx context.Context, c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) (*sibling.Browser, error) {
 	h, release, err := hubs.Use(ctx)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no browser can join: %w", err)}
 	}
-	path, err := launcher.Sibling("bproxy")
+	path, err := sibling.Sibling("bproxy")
 	if err != nil {
 		release()
 		return nil, err
 	}
 	argv := append([]string{path, "join", "--session", "--output=json", "--log-level=" + quieter(c),
-		"--log-format=" + c.String("log-format"), fmt.Sprintf("--port=%d", h.Port)}, held.BindArgs()...)
-	b, err := launcher.Launch(ctx, launcher.Spec{Argv: argv, Timeout: forever, Grace: c.Duration("stop-timeout"),
+		"--log-format=" + c.String("log-format"), fmt.Sprintf("--port=%d", h.Port)}, owned.BindArgs()...)
+	b, err := sibling.Launch(ctx, sibling.Spec{Argv: argv, Timeout: forever, Grace: c.Duration("stop-timeout"),
 		Stderr: c.Messages, Now: now, Once: true})
 	if err != nil {
 		release()

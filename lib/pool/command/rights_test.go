@@ -9,10 +9,10 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/logins"
+	"btools/lib/logins/remote"
 	"btools/lib/pool"
 	"btools/lib/record"
-	"btools/lib/states"
-	"btools/lib/states/remote"
 )
 
 // Each method has a row in the table of rights, and no row is of a method that is gone.
@@ -57,7 +57,7 @@ func (u user) call(method, params string, result any) error {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	v, _ := startService(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
-	serve := (&handler{service: v, states: remote.NewServer(&states.Store{Dir: t.TempDir()}, nil),
+	serve := (&handler{service: v, states: remote.NewServer(&logins.Store{Dir: t.TempDir()}, nil),
 		reload: func() (pool.Changes, error) { return pool.Changes{}, nil }}).serve()
 	as := func(uid int) user { return user{serve, control.WithPeer(t.Context(), &control.Peer{UID: uid, PID: 7})} }
 	ann, bob, root := as(70001), as(70002), as(0)

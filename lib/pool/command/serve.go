@@ -26,18 +26,18 @@ import (
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/lifetime"
+	"btools/lib/logins"
+	statecommand "btools/lib/logins/command"
+	"btools/lib/logins/remote"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/register"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/state"
-	"btools/lib/states"
-	statecommand "btools/lib/states/command"
-	"btools/lib/states/remote"
 	"btools/lib/systemd"
 	"btools/lib/wsl"
 )
@@ -318,19 +318,19 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 }
 
 // launchFunc is the type of pool.Service's Launch.
-type launchFunc = func(context.Context, string, settings.Settings, options.Options) (*launcher.Browser, error)
+type launchFunc = func(context.Context, string, settings.Settings, options.Options) (*sibling.Browser, error)
 
 // launch returns a function that launches an instance's browser with blaunch, or
 // waits for one that joins.
 func launch(c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) launchFunc {
 	grace := c.Duration("stop-timeout")
-	return func(ctx context.Context, pool string, set settings.Settings, o options.Options) (*launcher.Browser, error) {
+	return func(ctx context.Context, pool string, set settings.Settings, o options.Options) (*sibling.Browser, error) {
 		if set.Extension {
 			return joined(ctx, c, hubs, now)
 		}
-		blaunch := launcher.Blaunch
+		blaunch := sibling.Blaunch
 		if set.WSLWindows {
-			blaunch = launcher.WindowsBlaunch
+			blaunch = sibling.WindowsBlaunch
 			if err := translatePaths(ctx, &o); err != nil {
 				return nil, err
 			}
@@ -342,8 +342,8 @@ func launch(c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) launchFunc {
 			return nil, err
 		}
 		spec.Now = now
-		spec.Pipe = set.Isolation == settings.Context && launcher.HasPipes && !set.WSLWindows
-		return launcher.Launch(ctx, spec)
+		spec.Pipe = set.Isolation == settings.Context && sibling.HasPipes && !set.WSLWindows
+		return sibling.Launch(ctx, spec)
 	}
 }
 
@@ -443,7 +443,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest) (any, error) {
 	if err := p.Settings.Apply(&set, settings.Lease); err != nil {
 		return nil, control.Errorf(control.BadRequest, "%v", err)
 	}
-	var login *states.Store
+	var login *logins.Store
 	if set.State != "" {
 		var err error
 		if login, err = h.states.Named(ctx, set.State); err != nil {

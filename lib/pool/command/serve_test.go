@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/logins/remote"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/proc"
-	"btools/lib/states/remote"
 )
 
 // startService starts a service of slots without browsers on a control socket.

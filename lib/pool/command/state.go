@@ -7,9 +7,9 @@ import (
 	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/logins"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/state"
-	"btools/lib/states"
-	statecommand "btools/lib/states/command"
 )
 
 // States lists, saves or changes the states with which leases start.
@@ -30,7 +30,7 @@ func States(c *cli.Context) error {
 
 // saveState saves the state of a lease.
 func (h *handler) saveState(ctx context.Context, r api.StateRequest) (any, error) {
-	return h.states.Save(ctx, r, func() (*states.State, []string, error) {
+	return h.states.Save(ctx, r, func() (*logins.State, []string, error) {
 		return h.service.LeaseState(ctx, r.Lease)
 	})
 }

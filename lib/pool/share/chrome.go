@@ -13,7 +13,7 @@ import (
 
 	"btools/lib/cdp/single"
 	"btools/lib/downloads"
-	"btools/lib/launcher"
+	"btools/lib/sibling"
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
@@ -31,7 +31,7 @@ var ErrGone = errors.New("the browser has ended")
 // Chrome is a Chrome that is shared. It is done when Chrome ends or Close is
 // called.
 type Chrome struct {
-	Browser *launcher.Browser
+	Browser *sibling.Browser
 
 	mux     *single.Mux // nil: Chrome has a port
 	virtual *virtual.Browser
@@ -70,7 +70,7 @@ type Idle struct {
 // Open takes over a Chrome that was launched; if it returns an error, it has
 // stopped it. Its sessions have these options, and the downloads that openFiles
 // opens, unless it is nil. Idled is closed when it is idle.
-func Open(ctx context.Context, b *launcher.Browser, o virtual.Options, openFiles func() (*downloads.Files, error),
+func Open(ctx context.Context, b *sibling.Browser, o virtual.Options, openFiles func() (*downloads.Files, error),
 	idle Idle, log *slog.Logger,
 ) (*Chrome, error) {
 	opening, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("no answer within %v", openTimeout))

@@ -24,7 +24,8 @@ import (
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
+	statecommand "btools/lib/logins/command"
+	"btools/lib/logins/remote"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -32,9 +33,8 @@ import (
 	"btools/lib/run"
 	runcommand "btools/lib/run/command"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/state"
-	statecommand "btools/lib/states/command"
-	"btools/lib/states/remote"
 	"btools/lib/systemd"
 )
 
@@ -204,7 +204,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 					"already running", f)
 			}
 		}
-		b, err := launcher.Foreign(foreign)
+		b, err := sibling.Foreign(foreign)
 		if err != nil {
 			return nil, exit.Errorf(exit.Data, "cannot use the record: %v", err)
 		}
@@ -212,7 +212,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 			return nil, err
 		}
 		p.Foreign = true
-		p.Launch = func(context.Context, options.Options, string) (*launcher.Browser, error) { return b, nil }
+		p.Launch = func(context.Context, options.Options, string) (*sibling.Browser, error) { return b, nil }
 	}
 	if p.Front.Guard.Token, err = flags.ReadToken(c); err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, proto
 		if err != nil {
 			return record.Instance{}, err
 		}
-		return launcher.Endpoint(r)
+		return sibling.Endpoint(r)
 	})
 	return nil
 }
@@ -382,17 +382,17 @@ func setProtocol(e *record.Proxy, protocol string) {
 // blaunch on behalf of owner.
 func launch(
 	c *cli.Context, rec *record.Record, now <-chan struct{}, owner string,
-) func(context.Context, options.Options, string) (*launcher.Browser, error) {
+) func(context.Context, options.Options, string) (*sibling.Browser, error) {
 	input := record.New()
 	if rec != nil {
 		input = rec.Clone()
 		input.Delete("port") // it is the proxy's port
 	}
 	timeout, grace := c.Duration("timeout"), c.Duration("stop-timeout")
-	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
-		var spec launcher.Spec
+	return func(ctx context.Context, o options.Options, typ string) (*sibling.Browser, error) {
+		var spec sibling.Spec
 		if line := c.String("launch"); line != "" {
-			spec = launcher.Spec{Argv: shellArgv(line, o.Argv()), Timeout: timeout, Grace: grace + launcher.Margin,
+			spec = sibling.Spec{Argv: shellArgv(line, o.Argv()), Timeout: timeout, Grace: grace + sibling.Margin,
 				Stderr: c.Messages}
 		} else {
 			if o.Browser == "" && input.Raw("browser") == nil {
@@ -401,15 +401,15 @@ func launch(
 				}
 			}
 			var err error
-			spec, err = launcher.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"),
+			spec, err = sibling.Blaunch(timeout, grace, c.Messages, c.String("log-level"), c.String("log-format"),
 				append(o.Argv(), "--owner="+owner))
 			if err != nil {
 				return nil, err
 			}
-			spec.Pipe = c.Bool("isolate") && launcher.HasPipes
+			spec.Pipe = c.Bool("isolate") && sibling.HasPipes
 		}
 		spec.Input, spec.Now = input, now
-		return launcher.Launch(ctx, spec)
+		return sibling.Launch(ctx, spec)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"btools/lib/client"
 	"btools/lib/control/api"
 	"btools/lib/flags"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/record"
-	statecommand "btools/lib/states/command"
 	"btools/lib/virtual/sessions"
 )
 

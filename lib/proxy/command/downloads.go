@@ -17,9 +17,9 @@ import (
 	"btools/lib/extension/hub"
 	historycommand "btools/lib/history/command"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/proxy"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/state"
 	"btools/lib/virtual/sessions"
 )
@@ -85,7 +85,7 @@ func isNear(p *proxy.Proxy) bool {
 	if err != nil {
 		return false
 	}
-	host, _, err := net.SplitHostPort(launcher.Addr(b.Instance))
+	host, _, err := net.SplitHostPort(sibling.Addr(b.Instance))
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 

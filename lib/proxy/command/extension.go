@@ -22,13 +22,13 @@ import (
 	"btools/lib/flags"
 	"btools/lib/front"
 	"btools/lib/guard"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/run"
 	runcommand "btools/lib/run/command"
 	"btools/lib/settings"
 	"btools/lib/state"
-	statecommand "btools/lib/states/command"
 )
 
 // hubOnly are the flags that need --extension.

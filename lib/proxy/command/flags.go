@@ -6,9 +6,9 @@ import (
 
 	ucli "github.com/urfave/cli/v2"
 
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/flags"
 	"btools/lib/settings"
+	awaitcommand "btools/lib/waitfor/command"
 )
 
 // Categories of flags in help texts.

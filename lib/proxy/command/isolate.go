@@ -15,11 +15,11 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	statecommand "btools/lib/logins/command"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	book "btools/lib/sessions"
 	"btools/lib/settings"
-	statecommand "btools/lib/states/command"
 	"btools/lib/virtual/sessions"
 )
 

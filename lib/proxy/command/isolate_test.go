@@ -9,11 +9,11 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/logins"
+	"btools/lib/logins/remote"
 	"btools/lib/proxy"
 	book "btools/lib/sessions"
 	"btools/lib/settings"
-	"btools/lib/states"
-	"btools/lib/states/remote"
 	"btools/lib/virtual"
 	"btools/lib/virtual/sessions"
 )
@@ -21,9 +21,9 @@ import (
 // A session starts with the state that its creator has of the name that they give, also
 // if that is the proxy's; without one, with the proxy's. No client's directory is read.
 func TestStateOfANewSession(t *testing.T) {
-	own, elsewhere := &states.Store{Dir: t.TempDir() + "/own"}, &states.Store{Dir: t.TempDir() + "/elsewhere"}
-	for name, store := range map[string]*states.Store{"theirs": own, "hers": own.For(70001), "hidden": elsewhere} {
-		if err := store.Save(t.Context(), name, &states.State{}); err != nil {
+	own, elsewhere := &logins.Store{Dir: t.TempDir() + "/own"}, &logins.Store{Dir: t.TempDir() + "/elsewhere"}
+	for name, store := range map[string]*logins.Store{"theirs": own, "hers": own.For(70001), "hidden": elsewhere} {
+		if err := store.Save(t.Context(), name, &logins.State{}); err != nil {
 			t.Fatal(err)
 		}
 	}

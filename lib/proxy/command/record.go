@@ -18,10 +18,10 @@ import (
 	"btools/lib/flags"
 	"btools/lib/har"
 	"btools/lib/launch/options"
-	"btools/lib/launcher"
 	"btools/lib/record"
 	runcommand "btools/lib/run/command"
 	book "btools/lib/sessions"
+	"btools/lib/sibling"
 )
 
 // Record records a browser for a program of btools that runs a command with it, which
@@ -64,11 +64,11 @@ func Record(c *cli.Context) error {
 }
 
 // launcherOf launches a browser, as proxy.Proxy.Launch.
-type launcherOf = func(context.Context, options.Options, string) (*launcher.Browser, error)
+type launcherOf = func(context.Context, options.Options, string) (*sibling.Browser, error)
 
 // recorded has each browser that is launched recorded before a client gets it.
 func recorded(c *cli.Context, cmd *runcommand.CMD, launch launcherOf) launcherOf {
-	return func(ctx context.Context, o options.Options, typ string) (*launcher.Browser, error) {
+	return func(ctx context.Context, o options.Options, typ string) (*sibling.Browser, error) {
 		b, err := launch(ctx, o, typ)
 		if err == nil {
 			if err := cmd.Evidence.Add(ctx, cmd.Name(), b.Instance); err != nil {

@@ -7,8 +7,8 @@ import (
 	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/states"
-	statecommand "btools/lib/states/command"
+	"btools/lib/logins"
+	statecommand "btools/lib/logins/command"
 )
 
 // States lists, saves or changes the states with which sessions start.
@@ -32,7 +32,7 @@ func (s *service) saveState(ctx context.Context, r api.StateRequest) (any, error
 	if r.Session == "" {
 		return nil, errNoSession
 	}
-	return s.states.Save(ctx, r, func() (*states.State, []string, error) {
+	return s.states.Save(ctx, r, func() (*logins.State, []string, error) {
 		session, done, err := s.proxy.Sessions.Find(ctx, r.Session)
 		if err != nil {
 			return nil, nil, err

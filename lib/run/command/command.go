@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"btools/lib/await"
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/evidence"
 	"btools/lib/flags"
@@ -20,6 +18,8 @@ import (
 	"btools/lib/record"
 	"btools/lib/run"
 	"btools/lib/systemd"
+	"btools/lib/waitfor"
+	awaitcommand "btools/lib/waitfor/command"
 )
 
 // CMD is the command of a program, if it was given one, and what the flags say of its start and end.
@@ -29,8 +29,8 @@ type CMD struct {
 	Owner    lifetime.Owner     // set by ReadOwner
 
 	c       *cli.Context
-	path    string         // "" without a command
-	targets []await.Target // of --wait-for
+	path    string           // "" without a command
+	targets []waitfor.Target // of --wait-for
 }
 
 // Read reads what a program prints and the flags of its command, and looks the command up, before anything is launched

@@ -15,11 +15,11 @@ import (
 
 	urfave "github.com/urfave/cli/v2"
 
-	awaitcommand "btools/lib/await/command"
 	"btools/lib/cli"
 	"btools/lib/flags"
 	"btools/lib/record"
 	"btools/lib/run"
+	awaitcommand "btools/lib/waitfor/command"
 )
 
 // program runs a program that holds a browser for its command, and returns its exit code and what it printed.

@@ -2,16 +2,16 @@ package sessions
 
 import (
 	"btools/lib/downloads"
+	"btools/lib/logins"
 	book "btools/lib/sessions"
 	"btools/lib/settings"
-	"btools/lib/states"
 	"btools/lib/virtual"
 )
 
 // Wanted is a session to create.
 type Wanted struct {
 	settings.Settings
-	States *states.Store // store of the user who names the state; nil without one
+	States *logins.Store // store of the user who names the state; nil without one
 
 	// Set by the registry:
 	files *downloads.Files

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package calls
-
-// ofProcess returns what a process inherits, as far as it is known here.
-func ofProcess() string { return "" }

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package shell
+
+// ofProcess returns what a process inherits, as far as it is known here.
+func ofProcess() string { return "" }
