@@ -46,47 +46,59 @@ var ErrDisconnected = errors.New("the connection to the browser has ended")
 // Dial connects to ws://HOST:PORT/session and makes a session, of which the browser has
 // one at a time. Prompts stay open until they are handled.
 func Dial(ctx context.Context, url string, event func(method string, params json.RawMessage)) (*Conn, error) {
+	if before, is := late.Load(url); is { // a session that is asked for meanwhile would be refused
+		select {
+		case <-before.(chan struct{}):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot drive the browser: %w", context.Cause(ctx))
+		}
+	}
 	ws, err := websocket.Dial(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
 	c := &Conn{event: event, ws: ws, done: make(chan struct{}), pending: map[string]chan []byte{}}
 	go c.read()
-	if err = c.begin(ctx); err != nil {
-		ws.Close(websocket.Normal, "")
-		<-c.done
-		var e *Error
-		if errors.As(err, &e) && e.Code == NotCreated && strings.Contains(e.Message, "active sessions") {
-			err = errors.New("another program drives it: Firefox has one session at a time")
-		}
-		return nil, fmt.Errorf("cannot drive the browser: %w", err)
-	}
-	return c, nil
-}
-
-// begin makes the session. One that comes when it is not waited for any more is ended:
-// it would keep the browser from everybody else.
-func (c *Conn) begin(ctx context.Context) error {
-	long, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	made := make(chan error, 1)
 	go func() {
-		made <- c.Call(long, "session.new", map[string]any{"capabilities": map[string]any{
+		made <- c.Call(context.Background(), "session.new", map[string]any{"capabilities": map[string]any{
 			"alwaysMatch": map[string]any{"unhandledPromptBehavior": map[string]string{"default": "ignore"}}}}, nil)
 	}()
 	select {
-	case err := <-made:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-made:
+	case err = <-made:
 		if err == nil {
-			c.end()
+			return c, nil
 		}
-	case <-time.After(endTimeout):
+		ws.Close(websocket.Normal, "")
+		<-c.done
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+		ended := make(chan struct{})
+		late.Store(url, ended)
+		go func() {
+			c.endLate(made)
+			late.CompareAndDelete(url, ended)
+			close(ended)
+		}()
 	}
-	return context.Cause(ctx)
+	var e *Error
+	if errors.As(err, &e) && e.Code == NotCreated && strings.Contains(e.Message, "active sessions") {
+		err = errors.New("another program drives it: Firefox has one session at a time")
+	}
+	return nil, fmt.Errorf("cannot drive the browser: %w", err)
+}
+
+// late has the browsers that have not answered yet whether they have made a session that
+// nobody waits for any more, by URL: a chan struct{}, closed when that has ended.
+var late sync.Map
+
+// endLate ends a session that comes when it is not waited for any more, however late: it
+// would outlive its connection, and keep the browser from everybody else.
+func (c *Conn) endLate(made <-chan error) {
+	if <-made == nil {
+		c.end()
+	}
+	c.ws.Close(websocket.Normal, "")
 }
 
 // endTimeout is how long the end of the session may take. A session that does not end

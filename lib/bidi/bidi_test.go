@@ -19,10 +19,10 @@ import (
 // browser plays one: it answers session.new as told, echoes the parameters of echo,
 // answers fail with an error, tells an event before the answer to tell, answers nothing
 // to hang, reads nothing after stop, and ends the connection at die. A session that is to
-// come late comes after 200 ms. Ended is closed when the session was ended.
-func browser(t *testing.T, created string) (url string, ended chan struct{}) {
+// come late comes when come is closed. Ended gets each session that was ended.
+func browser(t *testing.T, created string, come ...chan struct{}) (url string, ended chan struct{}) {
 	t.Helper()
-	ended = make(chan struct{})
+	ended = make(chan struct{}, 10)
 	stopped := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := websocket.Accept(w, r, nil)
@@ -44,7 +44,7 @@ func browser(t *testing.T, created string) (url string, ended chan struct{}) {
 			case "session.new":
 				answer, isLate := strings.CutPrefix(created, "late ")
 				if isLate {
-					time.Sleep(200 * time.Millisecond)
+					<-come[0]
 				}
 				say(answer, id)
 			case "stop":
@@ -62,7 +62,7 @@ func browser(t *testing.T, created string) (url string, ended chan struct{}) {
 				return
 			case "session.end":
 				say(`{"type":"success","id":%s,"result":{}}`, id)
-				close(ended)
+				ended <- struct{}{}
 			}
 		}
 	}))
@@ -121,17 +121,26 @@ func TestCalls(t *testing.T) {
 // A session that comes when it is not waited for any more would keep the browser from
 // everybody else: it is ended.
 func TestLateSession(t *testing.T) {
-	url, ended := browser(t, `late {"type":"success","id":%s,"result":{"sessionId":"s"}}`)
-	late := errors.New("late")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
-	defer cancel()
-	if _, err := Dial(ctx, url, nil); !errors.Is(err, late) {
-		t.Errorf("a session that comes too late: %v", err)
+	come := make(chan struct{})
+	url, ended := browser(t, `late {"type":"success","id":%s,"result":{"sessionId":"s"}}`, come)
+	slow := errors.New("slow")
+	for range 2 { // the second does not ask for another one meanwhile
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, slow)
+		if _, err := Dial(ctx, url, nil); !errors.Is(err, slow) {
+			t.Errorf("a session that comes too late: %v", err)
+		}
+		cancel()
 	}
-	select {
-	case <-ended:
-	default:
-		t.Error("the session goes on")
+	close(come)
+	<-ended
+	c, err := Dial(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	<-ended
+	if len(ended) > 0 {
+		t.Error("more sessions were made than two")
 	}
 }
 
