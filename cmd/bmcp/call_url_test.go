@@ -99,7 +99,7 @@ func TestCallAtURL(t *testing.T) {
 	run(1, "text/html, which is not an answer of MCP", append(other, site+"/mcp", "snapshot")...)
 	run(69, "cannot reach http://127.0.0.1:1/mcp", append(other, "http://127.0.0.1:1/mcp", "snapshot")...)
 	run(64, "is not a URL", append(other, "example.com", "snapshot")...)
-	run(64, "use https", append(other, "http://example.com/mcp", "--token-file", w.Dir+"/token", "snapshot")...)
+	run(64, "needs https", append(other, "http://example.com/mcp", "--token-file", w.Dir+"/token", "snapshot")...)
 	run(64, "--token-file is for --url", "--token-file", w.Dir+"/token", "snapshot")
 	run(64, "--pool has no effect", append(other, far, "--pool", "snapshot")...)
 

@@ -604,7 +604,7 @@ func TestMCPChildAtURL(t *testing.T) {
 		}
 	}
 	for table, want := range map[string]string{
-		"url = \"http://example.com/mcp\"\ntoken_file = \"token\"": "use https",
+		"url = \"http://example.com/mcp\"\ntoken_file = \"token\"": "needs https",
 		"mcp = \"builtin\"\nheaders = { A = \"b\" }":               "are for a url",
 		"mcp = \"builtin\"\nurl = \"https://example.com\"":         "has one of command, mcp and url",
 	} {
