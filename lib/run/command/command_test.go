@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,7 +24,8 @@ import (
 )
 
 // program runs a program that holds a browser for its command, and returns its exit code and what it printed.
-func program(t *testing.T, at run.Endpoint, args ...string) (code int, out, errs string) {
+// It calls serving as soon as its browser is served.
+func program(t *testing.T, at run.Endpoint, serving func(), args ...string) (code int, out, errs string) {
 	t.Helper()
 	var files [2]*os.File
 	for i := range files {
@@ -46,6 +48,7 @@ func program(t *testing.T, at run.Endpoint, args ...string) (code int, out, errs
 		ctx, stop, _ := m.Begin(m.Owner, false)
 		defer stop(nil)
 		serve := func(ctx context.Context) error {
+			serving()
 			<-ctx.Done()
 			return nil
 		}
@@ -102,13 +105,13 @@ func TestPreface(t *testing.T) {
 		"-- false":                                                   {1, ""},
 		"-- sh -c exit":                                              {0, ""},
 	} {
-		code, out, errs := program(t, run.Endpoint{Protocol: record.BiDi, Port: 1}, strings.Fields(line)...)
+		code, out, errs := program(t, run.Endpoint{Protocol: record.BiDi, Port: 1}, func() {}, strings.Fields(line)...)
 		if code != want.code || out != "" || !strings.Contains(errs, want.errs) || want.errs == "" && errs != "" {
 			t.Errorf("%s: exit %d, prints %q and %q; want %d and %q", line, code, out, errs, want.code, want.errs)
 		}
 	}
 	for script, want := range map[string]int{"exit 7": 7, "kill -TERM $$": 143, `test "$BTOOLS_PORT" = 9222`: 0} {
-		code, out, errs := program(t, run.Endpoint{Port: 9222}, "--", "sh", "-c", script)
+		code, out, errs := program(t, run.Endpoint{Port: 9222}, func() {}, "--", "sh", "-c", script)
 		if code != want || out+errs != "" {
 			t.Errorf("%s: exit %d, prints %q and %q; want %d and silence", script, code, out, errs, want)
 		}
@@ -122,17 +125,25 @@ func TestOwnerEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	waits := []string{"--wait-for", "http://" + silent.Addr().String(), "--", "true"}
-	soon := 50 * time.Millisecond
+	begun := filepath.Join(t.TempDir(), "begun") // a pipe to which the command writes
+	if err := syscall.Mkfifo(begun, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		name string
-		args []string
-		code int
-		out  string
+		name  string
+		args  []string
+		begun func() // waits until the program does what it is named for
+		code  int
+		out   string
 	}{
-		{"no command", nil, 0, `{"v":1,"instance":{"id":"inst_1"}}` + "\n"},
-		{"a command", []string{"--", "sleep", "60"}, 143, ""},
-		{"it waits", waits, 1, ""},
+		{"no command", nil, func() {}, 0, `{"v":1,"instance":{"id":"inst_1"}}` + "\n"},
+		{"a command", []string{"--", "sh", "-c", "echo > " + begun + "; exec sleep 60"}, func() { os.ReadFile(begun) },
+			143, ""},
+		{"it waits", []string{"--wait-for", "http://" + silent.Addr().String(), "--", "true"}, func() {
+			if conn, err := silent.Accept(); err == nil {
+				defer conn.Close()
+			}
+		}, 1, ""},
 	} {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -143,21 +154,31 @@ func TestOwnerEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Close()
-		time.AfterFunc(soon, func() { w.Close() })
-		code, out, _ := program(t, run.Endpoint{}, append([]string{"--bind-fd", strconv.Itoa(fd)}, c.args...)...)
-		if code != c.code || out != c.out {
-			t.Errorf("%s: exit %d, prints %q; want %d and %q", c.name, code, out, c.code, c.out)
-		}
 		process := exec.Command("sleep", "60")
 		if err := process.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(soon, func() { process.Process.Kill() })
-		go process.Wait()
-		code, out, _ = program(t, run.Endpoint{}, append([]string{"--bind-pid", strconv.Itoa(process.Process.Pid)},
-			c.args...)...)
-		if code != c.code || out != c.out {
-			t.Errorf("%s, by process: exit %d, prints %q; want %d and %q", c.name, code, out, c.code, c.out)
+		for _, owner := range []struct {
+			flag, name string
+			end        func()
+		}{
+			{"--bind-fd", strconv.Itoa(fd), func() { w.Close() }},
+			{"--bind-pid", strconv.Itoa(process.Process.Pid), func() {
+				process.Process.Kill()
+				process.Wait()
+			}},
+		} {
+			end := func() {
+				go func() {
+					c.begun()
+					owner.end()
+				}()
+			}
+			code, out, errs := program(t, run.Endpoint{}, end, append([]string{owner.flag, owner.name}, c.args...)...)
+			if code != c.code || out != c.out {
+				t.Errorf("%s %s: exit %d, prints %q and %q; want %d and %q", c.name, owner.flag, code, out, errs,
+					c.code, c.out)
+			}
 		}
 	}
 }
