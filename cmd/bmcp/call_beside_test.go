@@ -52,7 +52,7 @@ func TestCallBeside(t *testing.T) {
 	// After its end others go on in its tab. What a caller runs may call, and so may both sides of a pipeline.
 	runs("bmcp call --raw evaluate location.pathname; exit $?", 0, "/first")
 	runs(`bmcp call none; a=$(bmcp call --raw evaluate 38; true); (bmcp call --raw evaluate 4; true) | (read b
-		bmcp call --raw evaluate "$a + $b"; true); bmcp call evaluate 1`, 0, "42### Result")
+		bmcp call --raw evaluate "$a + $b"; true); bmcp call evaluate 1`, 0, "421\n")
 	// A program's own calls that overlap are its affair, and it is told.
 	said := w.Dir + "/overlap"
 	runs(`bmcp call evaluate "() => new Promise(done => { window.done = done; })" &

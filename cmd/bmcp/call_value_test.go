@@ -55,16 +55,39 @@ func checkAlone(t *testing.T, w *World, site, dir string) {
 		}
 	}
 	w.Run("bmcp", "call", "--raw", "hover", "h1").Exits(t, 0, "")
-	for _, words := range []string{"--raw --save x", "--raw --output json", "--raw --max-inline 1k", "--save=",
-		"-f title"} {
+	for _, words := range []string{"--raw --save x", "--raw --output json", "--raw --max-inline 1k",
+		"--raw --snapshot", "--save=", "-f title"} {
 		w.Run("sh", "-c", "bmcp call snapshot "+words).Exits(t, 64, "hint")
+	}
+}
+
+// checkTold checks that a result comes first and alone, that the page is told when it is another one, and that a
+// snapshot is printed if it is asked for.
+func checkTold(t *testing.T, w *World, site string) {
+	t.Helper()
+	for _, test := range []struct{ call, whole, has, lacks string }{
+		{"navigate " + site + "/long", "", "- Page Title: Long\n", "line"},
+		{"evaluate 1+1", "2\n", "", ""},
+		{"navigate " + site + "/a", "", "- Page Title: Page /a\n", "Snapshot"},
+		{"click text=Press", "### Action\n- Clicked button \"Press\"\n", "", ""},
+		{"--snapshot click text=Clicked", "", "button \"Clicked\" [active]", ""},
+		{"--raw navigate " + site + "/b", "", "", ""},
+		{"evaluate document.title", "", "\"Page /b\"\n### Page\n- Page URL: " + site + "/b\n", ""},
+		{"evaluate \"alert(1)\"", "", "### Modal state", "Snapshot"},
+		{"--snapshot handle_dialog true", "", "heading \"Hello\"", ""},
+	} {
+		r := w.Run("sh", "-c", "bmcp call "+test.call)
+		if r.Code != 0 || test.whole != "" && r.Out != test.whole || !strings.Contains(r.Out, test.has) ||
+			test.lacks != "" && strings.Contains(r.Out, test.lacks) || len(r.Out) > 500 {
+			t.Errorf("%s: exit %d, %d bytes: %.1000s%s", test.call, r.Code, len(r.Out), r.Out, r.Err)
+		}
 	}
 }
 
 // checkCut checks that a pipe gets no more than an agent takes, and the command that prints the rest.
 func checkCut(t *testing.T, w *World, site string) {
 	const bound = 9 << 10
-	whole := called(w, "--max-inline", "0", "navigate", site+"/long")
+	whole := called(w, "--max-inline", "0", "--snapshot", "navigate", site+"/long")
 	if !strings.HasSuffix(whole, "```\n") || len(whole) < 5*bound {
 		t.Fatalf("the whole result has %d bytes, and ends with %.100q", len(whole), whole[len(whole)-100:])
 	}

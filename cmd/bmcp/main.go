@@ -75,6 +75,8 @@ func main() {
 							"standard output (default: data to a new file in the working directory)"},
 					&ucli.BoolFlag{Name: "raw", Category: result,
 						Usage: "print the result alone: what a script returns, the text of a page, a file's bytes"},
+					&ucli.BoolFlag{Name: "snapshot", Category: result,
+						Usage: "after the result of an action, print what it has changed in the page"},
 					&ucli.StringFlag{Name: "max-inline", Category: result,
 						DefaultText: "8KiB, to a terminal 0",
 						Usage: "cut a text longer than `SIZE`, 0: none; the last line names the command that prints " +

@@ -14,7 +14,8 @@ import (
 
 // skillPage is a page on which the commands of the skill make sense: the elements have the refs that it names.
 const skillPage = `<!doctype html><title>Shop</title><h1>Shop</h1><p>Order placed</p>
-<a href=#a>one</a> <a href=#b>two</a> <a href=#c>three</a> <button>Sign in</button> <input aria-label=Search>
+<a href=#d>none</a> <a href=#a>one</a> <a href=#b>two</a> <a href=#c>three</a> <button>Sign in</button>
+<input aria-label=Search>
 <select multiple aria-label=Colours><option>red<option>blue</select> <input id=email aria-label=Email>
 <button onclick="location='/report'">Buy</button> <p>2 results</p>`
 

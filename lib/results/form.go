@@ -33,8 +33,11 @@ type Form struct {
 	Data int `json:"data"` // bytes of data that is not kept as a blob; 0: any number
 	// Value says that the reader wants the value alone, whole.
 	Value bool `json:"value,omitempty"`
-	// Command is how the reader's shell begins a call, such as "bmcp call"; "": it has no shell.
+	// Command is how the reader's shell begins a call, such as "bmcp call"; "": it has no shell. One with a shell gets
+	// the result first, and is told of the page when that is another one than it was told of.
 	Command string `json:"command,omitempty"`
+	// Snapshot says that a reader with a shell wants to see what an action has changed in the page.
+	Snapshot bool `json:"snapshot,omitempty"`
 }
 
 // FormOf returns the form that the parameters of a call ask for, false if they ask for none.

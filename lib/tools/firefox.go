@@ -327,7 +327,7 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 	}
 	var text string
 	var unseen error
-	shows := r.page >= pageChanges && err == nil && b.Dialog() == nil
+	shows := r.showsSnapshot() && err == nil && b.Dialog() == nil
 	if shows { // before the state, as in view
 		text, unseen = b.Snapshot(ctx, browse.SnapshotOptions{})
 	}
@@ -336,7 +336,7 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 		return
 	}
 	status := browse.Status{Code: s.Status, Text: http.StatusText(s.Status)}
-	section("Page", pageLines(s.URL, s.Title, status, s.Leaving)...)
+	r.sayPage(section, pageLines(s.URL, s.Title, status, s.Leaving))
 	if d := b.Dialog(); d != nil {
 		section("Modal state", "- "+oneLine(fmt.Sprintf("[%s]: %q can be handled by browser_handle_dialog", d.Type,
 			d.Message)))

@@ -46,6 +46,7 @@ func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
 // didOpen tells what came of an address.
 func (r *reply) didOpen(opened string, err error, asks bool) error {
 	opened = address(opened)
+	r.opens = true
 	switch {
 	case errors.Is(err, browse.ErrDownload):
 		r.did("%s is a file, which is downloaded: the page before it is still open", opened)

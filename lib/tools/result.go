@@ -42,6 +42,7 @@ type reply struct {
 	structured any
 
 	acts     bool // what it does may have effect for a while
+	opens    bool // the page is its result
 	showTabs bool
 	// What is shown of the page: nothing, its address and title, or a snapshot too.
 	page     pageView
@@ -158,15 +159,20 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	var b strings.Builder
 	section := func(head string, lines ...string) {
 		lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
-		if len(lines) > 0 {
-			fmt.Fprintf(&b, "### %s\n%s\n", head, strings.Join(lines, "\n"))
+		if len(lines) > 0 && (head != "Result" || !r.inShell()) {
+			fmt.Fprintf(&b, "### %s\n", head)
+		}
+		for _, line := range lines {
+			b.WriteString(line + "\n")
 		}
 	}
 	var since []string
 	for _, event := range r.since {
 		since = append(since, "- "+clipped(event, maxAddress))
 	}
-	section("Since the last call", since...)
+	if !r.inShell() {
+		section("Since the last call", since...)
+	}
 	if err != nil {
 		section("Error", errorText(err))
 	} else if r.acts && r.tab != nil {
@@ -177,6 +183,9 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 		r.results = append(r.results, r.firefoxTabs(ctx)...)
 	}
 	section("Result", r.results...)
+	if r.inShell() {
+		section("Since the last call", since...)
+	}
 	section("Action", r.actions...)
 	if r.browser != nil {
 		section("Open tabs", tabs...)
@@ -236,7 +245,7 @@ func (r *reply) tabs(ctx context.Context) []string {
 	}
 	opens := r.before != nil && r.before.Opens()
 	var all []browse.TabState
-	if r.showTabs || (opens || r.page >= pageChanges) && r.browser.Count() > 1 {
+	if r.showTabs || (opens || r.page >= pageChanges && !r.inShell()) && r.browser.Count() > 1 {
 		all = r.browser.Tabs(ctx)
 	}
 	for i, t := range all {
@@ -265,6 +274,26 @@ func (r *reply) tabs(ctx context.Context) []string {
 	return tabLines(all)
 }
 
+// inShell reports whether the reader calls from a shell.
+func (r *reply) inShell() bool { return r.form.Command != "" }
+
+// showsSnapshot reports whether the reader gets a snapshot, or what has changed in it: in a shell if it asks for one.
+func (r *reply) showsSnapshot() bool {
+	return r.page == pageSnapshot || r.page == pageChanges && (!r.inShell() || r.form.Snapshot)
+}
+
+// sayPage writes the section on the page. A shell that has been told the same gets it only if it has
+// asked for the page.
+func (r *reply) sayPage(section func(string, ...string), lines []string) {
+	told := strings.Join(lines, "\n")
+	if !r.inShell() || r.form.Value || r.opens || r.showsSnapshot() || told != r.server.toldPage {
+		section("Page", lines...)
+	}
+	if !r.form.Value {
+		r.server.toldPage = told
+	}
+}
+
 // view writes the sections on the browser and the page. Its error is that of a tool
 // that is to show a snapshot, and cannot.
 func (r *reply) view(ctx context.Context, err error, section func(string, ...string)) error {
@@ -279,7 +308,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	// waits, as with it our scripts come into a new document.
 	var text string
 	var unseen error
-	shows, changed := r.page >= pageChanges && err == nil && !t.HasDialog(), true
+	shows, changed := r.showsSnapshot() && err == nil && !t.HasDialog(), true
 	switch {
 	case !shows:
 	case r.page == pageChanges:
@@ -307,7 +336,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
 	}
-	section("Page", append(lines, r.toolsLine(ctx, t))...)
+	r.sayPage(section, append(lines, r.toolsLine(ctx, t)))
 	section("Page tools", r.lateAnswers(t)...)
 	section("Events", errorLines(t.NewErrors())...)
 	var modals []string

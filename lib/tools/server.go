@@ -73,6 +73,7 @@ type Server struct {
 	life  context.Context
 
 	firefox     *firefox.Browser // nil: not connected; who connects has the right to use it
+	toldPage    string           // what a shell was last told of the page; who uses the page has it
 	leftFirefox firefox.At       // as the last result has shown it; who uses the page has it
 
 	mu      sync.Mutex

@@ -284,6 +284,8 @@ func Call(c *cli.Context) error {
 		return c.UsageError("--save needs a file, or - for standard output")
 	case c.IsSet("field"):
 		return c.UsageError("--field is for records: --raw prints the value of a result alone")
+	case c.Bool("snapshot") && (c.Bool("raw") || c.IsSet("save")):
+		return c.UsageError("--save and --raw are for the result alone: --snapshot has no effect on it")
 	case c.Bool("bail") && !c.Bool("batch"):
 		return c.UsageError("--bail is for --batch")
 	case len(args) == 0 && !c.Bool("batch"):
@@ -330,7 +332,7 @@ func form(c *cli.Context) (f results.Form, err error) {
 			f.Command += " --" + name + " " + c.String(name)
 		}
 	}
-	f.Value = c.Bool("raw") || c.IsSet("save")
+	f.Value, f.Snapshot = c.Bool("raw") || c.IsSet("save"), c.Bool("snapshot")
 	switch text := c.String("max-inline"); {
 	case f.Value && text != "":
 		return f, c.UsageError("--save and --raw are for the whole result: --max-inline has no effect on it")

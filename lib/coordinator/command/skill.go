@@ -2,6 +2,7 @@ package command
 
 import (
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"btools/lib/cli"
 	"btools/lib/coordinator"
 	"btools/lib/exit"
+	"btools/lib/jsonrpc"
 	"btools/lib/tools"
 )
 
@@ -24,9 +26,15 @@ var skillText string
 // skillName is the skill's name, and so that of its directory, as the format of skills has it.
 const skillName = "btools"
 
+// rare are the tools that the skill only names, with those of groups.
+var rare = []string{"drop", "page_tools", "network_request", "emulate_media", "resize", "select_element"}
+
 // Skill prints what a coding agent is to know of call, or puts it where agents look for it.
 func Skill(c *cli.Context) error {
-	var more []string
+	listed, more := tools.List(nil), slices.Clone(rare)
+	listed = slices.DeleteFunc(listed, func(tool json.RawMessage) bool {
+		return slices.Contains(rare, strings.TrimPrefix(jsonrpc.GetString(tool, "name"), "browser_"))
+	})
 	for _, group := range tools.Groups() {
 		names, _ := tools.Names(group) // which is one
 		for _, name := range names {
@@ -36,7 +44,7 @@ func Skill(c *cli.Context) error {
 		}
 	}
 	text := strings.NewReplacer("{{more}}", strings.Join(more, ", "),
-		"{{tools}}\n", toolline.List(slices.Concat(tools.List(nil), coordinator.ListReaders()), 0)).Replace(skillText)
+		"{{tools}}\n", toolline.List(slices.Concat(listed, coordinator.ListReaders()), 0)).Replace(skillText)
 	dir := c.String("install")
 	if dir == "" {
 		if _, err := c.Stdout.WriteString(text); err != nil {
