@@ -29,7 +29,7 @@ func TestBuiltinFaults(t *testing.T) {
 		{"the page leaves during an action", func(a agent) {
 			a.open(site + "/leaves")
 			a.call("browser_click", `{"target":"button"}`)
-			a.wants(false, "Fine", "browser_wait_for", `{"text":"Count"}`)
+			a.wants(false, `button "Count"`, "browser_wait_for", `{"text":"Count"}`)
 		}},
 		{"the page leaves during a function", func(a agent) {
 			a.open(site + "/opens")
@@ -176,7 +176,7 @@ func TestBuiltinHangs(t *testing.T) {
 		{"a promise that is never kept", func(a agent) {
 			a.open(site + "/")
 			a.wants(true, "did not answer", "browser_evaluate", `{"function":"() => new Promise(() => {})"}`)
-			a.wants(false, "### Result\n2\n", "browser_evaluate", `{"function":"() => 1 + 1"}`)
+			a.wants(false, "### Result\n2", "browser_evaluate", `{"function":"() => 1 + 1"}`)
 		}},
 	} {
 		t.Run(f.name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func (a agent) usable(site string) {
 	a.t.Helper()
 	a.open(site + "/")
 	a.wants(false, "", "browser_click", `{"target":"button"}`)
-	a.wants(false, "### Result\n1\n", "browser_evaluate", `{"function":"() => window.n"}`)
+	a.wants(false, "### Result\n1", "browser_evaluate", `{"function":"() => window.n"}`)
 }
 
 // open loads a page.

@@ -49,7 +49,7 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_evaluate", `{"function":"() => { document.querySelector('output').textContent = 'unseen' }"}`, ""},
 		{"browser_find", `{"text":"Go"}`, `Found 1 match for "Go":`},
 		{"browser_hover", `{"target":"h1"}`, "unseen"},
-		{"browser_hover", `{"target":"h1"}`, "The page has not changed."},
+		{"browser_hover", `{"target":"h1"}`, "The snapshot has not changed."},
 		{"browser_hover", `{"ref":"h1"}`, "Moved the mouse over"}, // as earlier versions of @playwright/mcp had it
 		{"browser_resize", `{"width":"800","height":"600"}`, "800×600"},
 		{"browser_evaluate", `{"function":"({ at: new Date(0), is: document.body.getBoundingClientRect() })"}`,

@@ -87,7 +87,11 @@ func checkTold(t *testing.T, w *World, site string) {
 // checkCut checks that a pipe gets no more than an agent takes, and the command that prints the rest.
 func checkCut(t *testing.T, w *World, site string) {
 	const bound = 9 << 10
-	whole := called(w, "--max-inline", "0", "--snapshot", "navigate", site+"/long")
+	first := called(w, "--max-inline", "0", "--snapshot", "navigate", site+"/long")
+	if len(first) > bound || !strings.Contains(first, "browser_snapshot shows the whole page") {
+		t.Errorf("of a long page %d bytes are printed: %.1000s", len(first), first)
+	}
+	whole := called(w, "--max-inline", "0", "snapshot")
 	if !strings.HasSuffix(whole, "```\n") || len(whole) < 5*bound {
 		t.Fatalf("the whole result has %d bytes, and ends with %.100q", len(whole), whole[len(whole)-100:])
 	}

@@ -289,7 +289,8 @@ func TestLargeResultsOfBuiltin(t *testing.T) {
 	m.Initialize(`{}`)
 	m.AwaitTools("browser_navigate", "browser_result", "browser_get_blob")
 
-	r := m.Tool("browser_navigate", `{"url":"`+site+`"}`)
+	m.Tool("browser_navigate", `{"url":"`+site+`"}`)
+	r := m.Tool("browser_snapshot", `{}`)
 	kept := keptOf(t, r)
 	if len(kept) != 1 || len(r.Line) > 15_000 || !strings.Contains(r.Text(t), "Page URL: "+site) {
 		t.Fatalf("the result of a large page has %d bytes, and %+v is kept", len(r.Line), kept)

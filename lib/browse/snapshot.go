@@ -18,6 +18,7 @@ type SnapshotOptions struct {
 	Whole  bool   // long texts are not shortened, and more time is taken: it is for a search
 	// Interactive leaves out all but the elements to act on, which are at one level, and frames.
 	Interactive bool
+	Headings    bool // these have headings, too
 }
 
 // Times for which a document is looked at; what it has more is left out.
@@ -33,7 +34,7 @@ const maxFrames = 8
 // names, states and refs.
 func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
 	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes, "whole": o.Whole, "joined": true,
-		"interactive": o.Interactive}
+		"interactive": o.Interactive, "headings": o.Headings}
 	if o.Target != "" {
 		p, err := t.locate(ctx, o.Target)
 		if err != nil {

@@ -59,10 +59,8 @@ type Tab struct {
 	invocations []*invocation // calls of them that are open
 	answered    []*invocation // and those whose answers came when nobody waited
 
-	last           []string // the snapshot that was given last
-	lastNavigation int      // and the document that it was of
-	media          string   // that is emulated
-	features       map[string]string
+	media    string // that is emulated
+	features map[string]string
 }
 
 func newTab(b *Browser, main *target, info targetInfo) *Tab {
@@ -102,6 +100,13 @@ func (t *Tab) committed(loader, url string) {
 	t.toolsGone("", "")
 	t.sinceNav = len(t.console)
 	t.traffic.begin(loader, t.documents)
+}
+
+// Document identifies the document that the tab shows. A change of its address within it makes no other one.
+func (t *Tab) Document() string {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return fmt.Sprint(t.number, " ", t.loader)
 }
 
 // navigation is one that has begun.

@@ -86,29 +86,6 @@ func TestPress(t *testing.T) {
 	}
 }
 
-// What differs is shown with what it belongs to, and all of it if it is the
-// larger part.
-func TestChanges(t *testing.T) {
-	var lines []string
-	for range 30 {
-		lines = append(lines, "- listitem: x")
-	}
-	old := append([]string{"- list:", "  - button \"a\"", "  - text: before"}, lines...)
-	now := append([]string{"- list:", "  - button \"a\"", "  - text: after"}, lines...)
-	if got := changes(old, old); got != "" {
-		t.Errorf("nothing has changed: %s", got)
-	}
-	if got := changes(old, now); !strings.HasSuffix(got, "\n- list:\n  - text: after") {
-		t.Errorf("one line: %s", got)
-	}
-	if got := changes(old, old[1:]); !strings.Contains(got, "removed") {
-		t.Errorf("a line is missing: %s", got)
-	}
-	if got := changes([]string{"- a"}, []string{"- b"}); got != "- b" {
-		t.Errorf("everything: %s", got)
-	}
-}
-
 // Letters are shown as such, and what cannot be seen by its escape.
 func TestReadable(t *testing.T) {
 	for value, want := range map[string]string{

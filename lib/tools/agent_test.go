@@ -141,7 +141,7 @@ func (h *agent) gets(t *testing.T, fails bool, name, args string, want ...string
 	}
 	for _, text := range want {
 		text, no := strings.CutPrefix(strings.ReplaceAll(text, "{site}", h.site), "!")
-		if strings.Contains(got, text) == no {
+		if strings.Contains(got+"\n", text) == no {
 			t.Errorf("%s %s: want %q: %v\n%.2000s", name, args, text, !no, got)
 		}
 	}

@@ -30,13 +30,7 @@ var onFirefox = map[string]runner{
 		})
 	}),
 	"browser_snapshot": with(func(ctx context.Context, r *reply, a snapshotArguments) error {
-		return r.inFirefox(ctx, pageState, func(b *firefox.Browser) error {
-			text, err := b.Snapshot(ctx, a.options())
-			if err != nil {
-				return err
-			}
-			return r.text(ctx, a.Filename, snapshotSection(text, a.options()), text)
-		})
+		return r.inFirefox(ctx, pageState, func(b *firefox.Browser) error { return r.sees(ctx, b, a) })
 	}),
 	"browser_find": with(func(ctx context.Context, r *reply, a struct{ Text, Regex, Filename string }) error {
 		is, err := searched(a.Text, a.Regex)
@@ -66,6 +60,7 @@ var onFirefox = map[string]runner{
 		Modifiers   []string
 	}) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			r.on = a.Target
 			what, err := b.Click(ctx, a.Target, browse.ClickOptions{Button: a.Button, Double: a.DoubleClick,
 				Modifiers: a.Modifiers})
 			if err == nil {
@@ -76,6 +71,7 @@ var onFirefox = map[string]runner{
 	}),
 	"browser_hover": with(func(ctx context.Context, r *reply, a struct{ Target browse.Target }) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			r.on = a.Target
 			what, err := b.Hover(ctx, a.Target)
 			if err == nil {
 				r.did("Moved the mouse over %s", what)
@@ -89,6 +85,7 @@ var onFirefox = map[string]runner{
 		Submit, Slowly bool
 	}) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			r.on, r.proven = a.Target, true
 			what, err := b.Type(ctx, a.Target, a.Text, a.Slowly, a.Submit)
 			if err == nil {
 				r.did("Typed into %s", what)
@@ -116,6 +113,7 @@ var onFirefox = map[string]runner{
 		Values []string
 	}) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			r.on, r.proven = a.Target, true
 			what, labels, err := b.Choose(ctx, a.Target, a.Values)
 			if err == nil {
 				r.didChoose(labels, what)
@@ -232,7 +230,7 @@ func (r *reply) openInFirefox(ctx context.Context, b *firefox.Browser, url strin
 		return fmt.Errorf("%s: addresses are not opened in Firefox", scheme)
 	}
 	opened, err := b.Navigate(ctx, url)
-	return r.didOpen(opened, err, b.Dialog() != nil)
+	return r.toldOpen(opened, err, b.Dialog() != nil)
 }
 
 // notOnFirefox is the error of a tool that Firefox cannot be driven by.
@@ -320,33 +318,37 @@ func (r *reply) firefoxTabs(ctx context.Context) []string {
 }
 
 // viewFirefox writes the sections on a Firefox and its page.
-func (r *reply) viewFirefox(ctx context.Context, err error, section func(string, ...string)) {
+func (r *reply) viewFirefox(ctx context.Context, err error, section func(string, ...string)) error {
 	b := r.firefox
 	if r.page == noPage || ctx.Err() != nil {
-		return
+		return nil
 	}
-	var text string
+	var d delta
 	var unseen error
 	shows := r.showsSnapshot() && err == nil && b.Dialog() == nil
 	if shows { // before the state, as in view
-		text, unseen = b.Snapshot(ctx, browse.SnapshotOptions{})
+		d, unseen = r.look(ctx, b)
 	}
 	s := b.State(ctx)
 	if s.URL == "" { // it is gone
-		return
+		return nil
 	}
 	status := browse.Status{Code: s.Status, Text: http.StatusText(s.Status)}
-	r.sayPage(section, pageLines(s.URL, s.Title, status, s.Leaving))
+	isNew := r.sayPage(section, b.Document(), pageLines(s.URL, s.Title, status, s.Leaving))
 	if d := b.Dialog(); d != nil {
 		section("Modal state", "- "+oneLine(fmt.Sprintf("[%s]: %q can be handled by browser_handle_dialog", d.Type,
 			d.Message)))
-		return
+		return nil
 	}
 	switch {
 	case !shows:
+	case unseen != nil && r.page == pageSnapshot:
+		section("Error", errorText(unseen))
+		return unseen
 	case unseen != nil:
 		section("Snapshot", "There is none: "+unseen.Error())
 	default:
-		section("Snapshot", snapshotSection(text, browse.SnapshotOptions{}))
+		r.saySnapshot(section, d, isNew)
 	}
+	return nil
 }

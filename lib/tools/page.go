@@ -36,15 +36,18 @@ func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
 	opened, err := t.Navigate(ctx, url)
 	if errors.Is(err, browse.ErrUnborn) {
 		if t, err = t.Replace(ctx); err != nil {
-			return r.didOpen(opened, err, false)
+			return r.toldOpen(opened, err, false)
 		}
 		opened, err = t.Navigate(ctx, url)
 	}
-	return r.didOpen(opened, err, t.HasDialog())
+	return r.toldOpen(opened, err, t.HasDialog())
 }
 
-// didOpen tells what came of an address.
-func (r *reply) didOpen(opened string, err error, asks bool) error {
+// didOpen begins the line on an address that was opened.
+const didOpen = "- Opened "
+
+// toldOpen tells what came of an address.
+func (r *reply) toldOpen(opened string, err error, asks bool) error {
 	opened = address(opened)
 	r.opens = true
 	switch {
@@ -55,7 +58,7 @@ func (r *reply) didOpen(opened string, err error, asks bool) error {
 	case asks:
 		r.did("Began to open %s: the page asks first", opened)
 	default:
-		r.did("Opened %s", opened)
+		r.actions = append(r.actions, didOpen+opened)
 	}
 	return nil
 }
@@ -77,6 +80,7 @@ type snapshotArguments struct {
 	Filename           string
 	Depth              *int
 	Boxes, Interactive bool
+	Since              string
 }
 
 func (a *snapshotArguments) options() browse.SnapshotOptions {
@@ -88,12 +92,20 @@ func snapshot(ctx context.Context, r *reply, a snapshotArguments) error {
 	if err != nil {
 		return err
 	}
-	r.page = pageState
+	return r.sees(ctx, t, a)
+}
+
+// sees has the result show a snapshot, or saves it in a file.
+func (r *reply) sees(ctx context.Context, p page, a snapshotArguments) error {
+	r.page, r.onlyNew = pageState, a.Since != ""
+	if r.onlyNew && a != (snapshotArguments{Since: a.Since}) {
+		return errors.New("since is for the whole page, whose changes are no file: leave out the other arguments")
+	}
 	if a.Filename == "" {
 		r.page, r.snapshot = pageSnapshot, a.options()
 		return nil
 	}
-	text, err := t.Snapshot(ctx, a.options())
+	text, err := p.Snapshot(ctx, a.options())
 	if err != nil {
 		return err
 	}

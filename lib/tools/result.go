@@ -48,6 +48,9 @@ type reply struct {
 	page     pageView
 	seen     bool // the page has told its address and title since the call has done its work
 	snapshot browse.SnapshotOptions
+	onlyNew  bool          // of the snapshot, what has changed since the last one that was shown
+	on       browse.Target // the element that was acted on; "": none, or several
+	proven   bool          // the tool has seen itself what came of it
 }
 
 type pageView int
@@ -156,16 +159,19 @@ func (r *reply) strayed() error {
 
 // result writes the sections of the result.
 func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
-	var b strings.Builder
-	section := func(head string, lines ...string) {
-		lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
-		if len(lines) > 0 && (head != "Result" || !r.inShell()) {
-			fmt.Fprintf(&b, "### %s\n", head)
-		}
-		for _, line := range lines {
-			b.WriteString(line + "\n")
+	var b, page strings.Builder
+	into := func(b *strings.Builder) func(string, ...string) {
+		return func(head string, lines ...string) {
+			lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
+			if len(lines) > 0 && (head != "Result" || !r.inShell()) {
+				fmt.Fprintf(b, "### %s\n", head)
+			}
+			for _, line := range lines {
+				b.WriteString(line + "\n")
+			}
 		}
 	}
+	section := into(&b)
 	var since []string
 	for _, event := range r.since {
 		since = append(since, "- "+clipped(event, maxAddress))
@@ -182,25 +188,26 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	if r.firefox != nil && r.showTabs {
 		r.results = append(r.results, r.firefoxTabs(ctx)...)
 	}
+	if r.browser != nil {
+		if r.acts || r.showTabs || r.page != noPage {
+			r.left = r.browser.Left()
+		}
+		r.server.left = r.left
+		err = errors.Join(err, r.view(ctx, err, into(&page)))
+	}
+	if r.firefox != nil {
+		err = errors.Join(err, r.viewFirefox(ctx, err, into(&page)))
+		if r.page != noPage || r.showTabs {
+			r.server.leftFirefox = r.firefox.At()
+		}
+	}
 	section("Result", r.results...)
 	if r.inShell() {
 		section("Since the last call", since...)
 	}
 	section("Action", r.actions...)
-	if r.browser != nil {
-		section("Open tabs", tabs...)
-		if r.acts || r.showTabs || r.page != noPage {
-			r.left = r.browser.Left()
-		}
-		r.server.left = r.left
-		err = errors.Join(err, r.view(ctx, err, section))
-	}
-	if r.firefox != nil {
-		r.viewFirefox(ctx, err, section)
-		if r.page != noPage || r.showTabs {
-			r.server.leftFirefox = r.firefox.At()
-		}
-	}
+	section("Open tabs", tabs...)
+	b.WriteString(page.String())
 	out := &mcp.CallToolResult{StructuredContent: r.structured, IsError: err != nil}
 	meta := map[string]any{}
 	if r.browser != nil && r.server.HTTPURL != "" {
@@ -282,18 +289,6 @@ func (r *reply) showsSnapshot() bool {
 	return r.page == pageSnapshot || r.page == pageChanges && (!r.inShell() || r.form.Snapshot)
 }
 
-// sayPage writes the section on the page. A shell that has been told the same gets it only if it has
-// asked for the page.
-func (r *reply) sayPage(section func(string, ...string), lines []string) {
-	told := strings.Join(lines, "\n")
-	if !r.inShell() || r.form.Value || r.opens || r.showsSnapshot() || told != r.server.toldPage {
-		section("Page", lines...)
-	}
-	if !r.form.Value {
-		r.server.toldPage = told
-	}
-}
-
 // view writes the sections on the browser and the page. Its error is that of a tool
 // that is to show a snapshot, and cannot.
 func (r *reply) view(ctx context.Context, err error, section func(string, ...string)) error {
@@ -306,17 +301,11 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	}
 	// The snapshot comes first: it tells the title, too, and may take longer than the state
 	// waits, as with it our scripts come into a new document.
-	var text string
+	var d delta
 	var unseen error
-	shows, changed := r.showsSnapshot() && err == nil && !t.HasDialog(), true
-	switch {
-	case !shows:
-	case r.page == pageChanges:
-		text, changed, unseen = t.Changes(ctx)
-	default:
-		if text, unseen = t.Snapshot(ctx, r.snapshot); unseen == nil && r.snapshot == (browse.SnapshotOptions{}) {
-			t.Remember(text)
-		}
+	shows := r.showsSnapshot() && err == nil && !t.HasDialog()
+	if shows {
+		d, unseen = r.look(ctx, t)
 	}
 	state := t.Seen()
 	if !shows && !r.seen || unseen != nil {
@@ -336,7 +325,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
 	}
-	r.sayPage(section, append(lines, r.toolsLine(ctx, t)))
+	isNew := r.sayPage(section, t.Document(), append(lines, r.toolsLine(ctx, t)))
 	section("Page tools", r.lateAnswers(t)...)
 	section("Events", errorLines(t.NewErrors())...)
 	var modals []string
@@ -351,15 +340,61 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 		return unseen
 	case unseen != nil:
 		section("Snapshot", "There is none: "+unseen.Error())
-	case !changed:
-		section("Snapshot", "The page has not changed.")
 	default:
-		section("Snapshot", snapshotSection(text, r.snapshot))
-		if r.page == pageSnapshot && r.value == nil {
-			r.value = &text
-		}
+		r.saySnapshot(section, d, isNew)
 	}
 	return nil
+}
+
+// sayPage writes what is new of what a document is, and reports whether anything is.
+func (r *reply) sayPage(section func(string, ...string), document string, lines []string) (isNew bool) {
+	told := append([]string{document}, lines...)
+	if last := r.server.toldPage; len(last) > 0 && last[0] == document && !r.asksWhole() && !r.opens && !r.form.Value {
+		lines = slices.DeleteFunc(lines, func(l string) bool { return slices.Contains(last, l) })
+	} else {
+		opened := strings.TrimPrefix(lines[0], pageURL) // which is the last time that the address is said
+		r.actions = slices.DeleteFunc(r.actions, func(a string) bool { return a == didOpen+opened })
+	}
+	section("Page", lines...)
+	if !r.form.Value {
+		r.server.toldPage = told
+	}
+	return len(lines) > 0
+}
+
+// asksWhole reports whether the call is one for the whole snapshot.
+func (r *reply) asksWhole() bool {
+	return r.page == pageSnapshot && !r.onlyNew && r.snapshot == (browse.SnapshotOptions{})
+}
+
+// unchanged is what is said of a snapshot that has nothing new.
+const unchanged = "The snapshot has not changed."
+
+// saySnapshot writes a snapshot, or what is new of it. What is only the new state of the element that was acted on is
+// said with the action. IsNew is that something else was said of the page.
+func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool) {
+	acted := len(r.actions) > 0
+	isOf := acted && d.line != "" && r.on != "" && parts(d.line).ref == string(r.on)
+	switch {
+	case r.page == pageSnapshot && !r.onlyNew, d.whole && d.line == "":
+		section("Snapshot", snapshotSection(d.text, r.snapshot))
+		if r.value == nil && r.page == pageSnapshot {
+			r.value = &d.text
+		}
+	case acted && r.on != "" && d.focus:
+		if !r.proven {
+			r.actions[0] += ". In the snapshot only the focus has changed."
+		}
+	case isOf:
+		r.actions[0] += d.state()
+	case d.text != "":
+		section("Snapshot", fenced("yaml", d.text))
+	case isNew || r.proven:
+	case acted:
+		r.actions[0] += ". " + unchanged
+	default:
+		section("Snapshot", unchanged)
+	}
 }
 
 // snapshotSection is a snapshot as a result shows it.
@@ -373,9 +408,12 @@ func snapshotSection(text string, o browse.SnapshotOptions) string {
 	return "The page is empty."
 }
 
+// pageURL begins the line on the address of a page.
+const pageURL = "- Page URL: "
+
 // pageLines say which page a tab shows.
 func pageLines(url, title string, s browse.Status, leaving string) []string {
-	lines := []string{"- Page URL: " + address(url)}
+	lines := []string{pageURL + address(url)}
 	if title != "" {
 		lines = append(lines, "- Page Title: "+clipped(title, maxTitle))
 	}

@@ -114,7 +114,7 @@ func (h *host) call(tool, args string) (text string, isError bool, took time.Dur
 func (h *host) wants(isError bool, want, tool, args string) string {
 	h.t.Helper()
 	text, is, took := h.call(tool, args)
-	if is != isError || !strings.Contains(text, want) {
+	if is != isError || !strings.Contains(text+"\n", want) {
 		h.t.Errorf("%s %s: an error: %v, after %v:\n%.1500s\nwant %v and %q", tool, args, is, took, text, isError, want)
 	}
 	return text

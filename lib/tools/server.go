@@ -73,8 +73,11 @@ type Server struct {
 	life  context.Context
 
 	firefox     *firefox.Browser // nil: not connected; who connects has the right to use it
-	toldPage    string           // what a shell was last told of the page; who uses the page has it
 	leftFirefox firefox.At       // as the last result has shown it; who uses the page has it
+
+	// Who uses the page has these.
+	shown    []shown  // the latest last
+	toldPage []string // what results say of the page, after the name of the document
 
 	mu      sync.Mutex
 	browser *browse.Browser // nil: not connected

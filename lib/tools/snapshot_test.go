@@ -110,12 +110,17 @@ func TestInteractiveSnapshot(t *testing.T) {
 	}
 	h.wants(false, ` [ref=`+refs[0][1]+`] [box=`, "browser_snapshot", `{"interactive":true,"boxes":true}`)
 	// It is not what an agent has been given of the page.
-	h.wants(false, "The page has not changed.", "browser_hover", `{"target":"text=Last"}`)
+	h.wants(false, "The snapshot has not changed.", "browser_hover", `{"target":"text=Last"}`)
 
 	open("/text")
 	h.wants(false, "Nothing in the page is interactive.", "browser_snapshot", `{"interactive":true}`)
 
-	large := open("/large")
+	first := open("/large")
+	if !strings.Contains(first, "- heading \"Offer 90\" [level=2]") || len(first) > 8500 ||
+		!strings.Contains(first, "lines of the headings, links, buttons and fields: browser_snapshot shows the whole") {
+		t.Errorf("of a large page is shown first %d characters: %s", len(first), first)
+	}
+	large := h.wants(false, "Amount 499", "browser_snapshot", `{}`)
 	got := interactive(h, `{"interactive":true}`)
 	if n := strings.Count(got, "\n"); n != 1500 || !strings.HasSuffix(got, "- textbox \"Amount 499\"\n") {
 		t.Errorf("the snapshot of a large page has %d lines: %.200s", n, got)

@@ -1,6 +1,7 @@
 package firefox
 
 import (
+	"fmt"
 	"slices"
 
 	"btools/lib/browse"
@@ -25,6 +26,13 @@ func (b *Browser) At() At {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return At{b, b.current, b.shown[b.current], b.loading[b.current]}
+}
+
+// Document identifies the document that the current tab shows.
+func (b *Browser) Document() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprint(b.current, " ", b.shown[b.current].documents)
 }
 
 // Strayed returns why what an agent knew of a page does not hold for the one that is open, nil if it does.

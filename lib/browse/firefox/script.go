@@ -92,7 +92,7 @@ func (b *Browser) Snapshot(ctx context.Context, o browse.SnapshotOptions) (strin
 	if err != nil {
 		return "", err
 	}
-	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "interactive": o.Interactive,
+	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "interactive": o.Interactive, "headings": o.Headings,
 		"ms": snapshotTime.Milliseconds()}
 	if o.Whole {
 		args["ms"] = searchTime.Milliseconds()

@@ -286,7 +286,7 @@ function printInteractive(nodes, depth, out, state) {
   if (depth > (state.depth ?? Infinity)) return
   for (const node of nodes) {
     if (typeof node === 'string') continue
-    if (node.interactive || node.frame) {
+    if (node.interactive || node.frame || state.headings && node.role === 'heading') {
       const holds = !node.name || fields.has(node.role) || node.el.localName === 'input'
       const said = holds ? clip(textIn(node.children), mostOfName) : ''
       out.push(lineHead(node, state) + (said && ': ' + quoteText(said)))
@@ -314,9 +314,9 @@ function focused(doc = document) {
 // lines after which those of frames belong. Refs are numbered from next. What is inert is
 // left out, unless the element is named, and after ms the rest of the document. Joined, the
 // lines are one text, which Chrome hands on faster.
-function snapshot({ target, next, prefix, depth, boxes, interactive, whole, joined, ms }) {
+function snapshot({ target, next, prefix, depth, boxes, interactive, headings, whole, joined, ms }) {
   const state = {
-    next, prefix, depth, boxes, interactive, most: whole ? Infinity : 10000, at: [], active: focused(),
+    next, prefix, depth, boxes, interactive, headings, most: whole ? Infinity : 10000, at: [], active: focused(),
     end: performance.now() + ms, seen: 0, cut: 0, pseudo: addsText(), named: !!target, inert: false,
   }
   const dialog = target ? null : modalDialog()
