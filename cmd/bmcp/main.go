@@ -17,9 +17,6 @@ import (
 )
 
 func main() {
-	const shell, result, started = "from a shell", "Result:", "Session:"
-	session := []ucli.Flag{&ucli.StringFlag{Name: "session", Category: started, EnvVars: []string{"BTOOLS_SESSION"},
-		Usage: "the session `NAME`, of all who name it (default: that of the program that calls)"}}
 	cli.Main(&cli.Program{
 		Command: cli.Command{
 			Name: "bmcp", Usage: "an MCP server for browsers and the tools that drive them", TakesCommand: true,
@@ -57,46 +54,14 @@ func main() {
 					&ucli.BoolFlag{Name: "end", Usage: "delete the login"},
 					&ucli.DurationFlag{Name: "timeout", Value: 5 * time.Minute,
 						Usage: "wait `DURATION` for the person who logs in"}}},
-			{Name: "call", Group: shell, Usage: "run one tool, in a browser that stays for the next call",
-				ArgsUsage: "[TOOL [ARG…]]",
-				Examples: []string{
-					"bmcp call navigate https://example.com",
-					"bmcp call snapshot        # what is on the page, with a ref for each element",
-					"bmcp call click e5",
-					"bmcp call --session b navigate URL   # beside it, in a tab of its own",
-					"bmcp call --bind-pid $$ …            # one session for each shell of xargs -P",
-				},
-				Do: command.Call, Help: command.CallHelp,
-				Values: map[string]cli.Values{"TOOL": command.OfferCall, "ARG": command.OfferCall,
-					"--session": command.OfferSessions},
-				Flags: slices.Concat(session, []ucli.Flag{
-					&ucli.StringFlag{Name: "save", Category: result,
-						Usage: "write the result alone to `FILE`: its picture, PDF, other data, or text; - is " +
-							"standard output (default: data to a new file in the working directory)"},
-					&ucli.BoolFlag{Name: "raw", Category: result,
-						Usage: "print the result alone: what a script returns, the text of a page, a file's bytes"},
-					&ucli.BoolFlag{Name: "snapshot", Category: result,
-						Usage: "after the result of an action, print what it has changed in the page"},
-					&ucli.StringFlag{Name: "max-inline", Category: result,
-						DefaultText: "8KiB, to a terminal 0",
-						Usage: "cut a text longer than `SIZE`, 0: none; the last line names the command that prints " +
-							"the rest"},
-					&ucli.BoolFlag{Name: "batch", Category: result,
-						Usage: "make the calls of standard input, one a line, and print a line of JSON for each"},
-					&ucli.BoolFlag{Name: "bail", Category: result, Usage: "with --batch: end at the first error"},
-					&ucli.IntFlag{Name: "bind-pid", Category: started,
-						Usage: "end the session when process `PID` has ended (default: the program that calls)"},
-					&ucli.StringFlag{Name: "url", Category: started,
-						Usage: "use the tools of the MCP server at `URL`, such as that of bmcp --http elsewhere"},
-					&ucli.StringFlag{Name: "token-file", Category: started,
-						Usage: "send the token in `FILE` to the server at --url"},
-				}, command.CallFlags())},
-			{Name: "sessions", Group: shell, Usage: "list the sessions of call", Do: command.Sessions},
-			{Name: "end", Group: shell, Usage: "end a session of call", ArgsUsage: "[SESSION]", Do: command.End,
+			command.CallCommand(command.Call),
+			{Name: "sessions", Group: command.FromShell, Usage: "list the sessions of call", Do: command.Sessions},
+			{Name: "end", Group: command.FromShell, Usage: "end a session of call", ArgsUsage: "[SESSION]",
+				Do:     command.End,
 				Values: map[string]cli.Values{"SESSION": command.OfferSessions},
-				Flags: slices.Concat(session, []ucli.Flag{
+				Flags: slices.Concat(command.SessionFlag(), []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "end all sessions"}})},
-			{Name: "skill", Group: shell, Usage: "print the skill by which a coding agent knows call",
+			{Name: "skill", Group: command.FromShell, Usage: "print the skill by which a coding agent knows call",
 				Do: command.Skill,
 				Flags: []ucli.Flag{&ucli.StringFlag{Name: "install",
 					Usage: "write it to `DIR`/btools/SKILL.md, where agents look: .claude/skills, .agents/skills"}}},

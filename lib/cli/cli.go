@@ -63,11 +63,33 @@ type Env struct {
 	Args                  []string // with the program's name
 	Stdin, Stdout, Stderr *os.File
 	Getenv                func(string) string
+	Environ               func() []string
+	// Dir is the working directory; "": that of this process.
+	Dir string
+	// Caller ends with who waits for the run; nil: a signal ends it.
+	Caller context.Context
 }
 
 // OS is the world that the system gave this process.
 func OS() *Env {
-	return &Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv}
+	return &Env{Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
+		Environ: os.Environ}
+}
+
+// WorkDir returns the working directory.
+func (e *Env) WorkDir() (string, error) {
+	if e.Dir != "" {
+		return e.Dir, nil
+	}
+	return os.Getwd()
+}
+
+// Abs returns the absolute form of a path, which may be relative to the working directory.
+func (e *Env) Abs(path string) (string, error) {
+	if e.Dir != "" && !filepath.IsAbs(path) {
+		return filepath.Join(e.Dir, path), nil
+	}
+	return filepath.Abs(path)
 }
 
 // width is how many columns standard output has: as COLUMNS says, else the
@@ -178,7 +200,7 @@ func Run(env *Env, p *Program) int {
 		return tell(env, env.Stderr, p, err) // without a timer, for which Go opens files
 	}
 	dropping := NewDroppingWriter(env.Stderr)
-	defer dropping.Flush(flushBound)
+	defer dropping.Close(flushBound)
 	var messages io.Writer = dropping
 	if wantsJSON(env) {
 		messages = &jsonLines{w: dropping, name: p.Name}

@@ -36,6 +36,7 @@ func NewDroppingWriter(w io.Writer) *DroppingWriter {
 			m.stalled.Store(false)
 			if next.done != nil {
 				close(next.done)
+				return
 			}
 		}
 	}()
@@ -60,8 +61,8 @@ func (m *DroppingWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Flush waits until all is written, no longer than the bound.
-func (m *DroppingWriter) Flush(bound time.Duration) {
+// Close waits until all is written, no longer than the bound. What comes afterwards is dropped.
+func (m *DroppingWriter) Close(bound time.Duration) {
 	end := time.After(bound)
 	done := make(chan struct{})
 	select {

@@ -342,7 +342,7 @@ func (w *World) State() (f struct {
 		ID                  string
 		Supervisor, Browser struct{ PID int }
 	}
-	Proxies, Pools []struct {
+	Proxies, Pools, Calls []struct {
 		Process struct{ PID int }
 		Control string
 		Names   []string

@@ -1,10 +1,12 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -58,11 +60,26 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 	if err != nil {
 		return err
 	}
+	return c.await(ctx, method, false, c.conn.send(-c.last, append(b, '\n')), result)
+}
+
+// Resume reads the answer to the first request of a connection, which has the ID 1 and a ping before it. These
+// bytes have come on it; begun says that the ping was answered. It closes the connection.
+func Resume(ctx context.Context, conn net.Conn, read []byte, begun bool, method string, result any) error {
+	w := &watched{Conn: conn, quiet: quiet, patience: patience, line: pingLine(-1)}
+	c := &Client{conn: w, in: json.NewDecoder(io.MultiReader(bytes.NewReader(read), w)), last: 1}
+	defer c.Close()
+	defer context.AfterFunc(ctx, c.Close)()
+	return c.await(ctx, method, begun, nil, result)
+}
+
+// await waits for the answer to the last request, which was sent or has failed so. Begun says that the ping before it
+// has been answered.
+func (c *Client) await(ctx context.Context, method string, begun bool, err error, result any) error {
 	var a answer
-	begun := false // the ping before it has been answered
-	for err = c.conn.send(-c.last, append(b, '\n')); err == nil; {
+	for id := strconv.Itoa(c.last); err == nil; {
 		a = answer{}
-		if err = c.in.Decode(&a); err != nil || string(a.ID) == string(r.ID) || string(a.ID) == "null" {
+		if err = c.in.Decode(&a); err != nil || string(a.ID) == id || string(a.ID) == "null" {
 			break
 		}
 		begun = begun || string(a.ID) == strconv.Itoa(-c.last)
@@ -140,8 +157,12 @@ type watched struct {
 
 // send sends a request, and before it a ping with this ID, whose answer says that the service reads.
 func (w *watched) send(id int, line []byte) error {
-	w.line = []byte(`{"id":` + strconv.Itoa(id) + `,"method":"` + ping + `"}` + "\n")
+	w.line = pingLine(id)
 	return w.ping(line)
+}
+
+func pingLine(id int) []byte {
+	return []byte(`{"id":` + strconv.Itoa(id) + `,"method":"` + ping + `"}` + "\n")
 }
 
 // ping sends the ping, and other lines behind it.

@@ -39,12 +39,6 @@ func CheckDir(dir string) error {
 	return nil
 }
 
-// Owned reports whether a directory is there and this user's.
-func Owned(dir string) bool {
-	st, err := os.Stat(dir)
-	return err == nil && st.IsDir() && owned(st)
-}
-
 func owned(st fs.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && int(sys.Uid) == os.Geteuid()

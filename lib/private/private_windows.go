@@ -15,12 +15,6 @@ func CheckDir(dir string) error {
 	return err
 }
 
-// Owned reports whether a directory is there.
-func Owned(dir string) bool {
-	st, err := os.Stat(dir)
-	return err == nil && st.IsDir()
-}
-
 // Open opens a file.
 func Open(path string, flag int) (*os.File, error) { return os.OpenFile(path, flag, 0o600) }
 

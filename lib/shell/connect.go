@@ -18,9 +18,6 @@ import (
 	"btools/lib/tail"
 )
 
-// socketPrefix begins the names of the services' control sockets beside the state file.
-const socketPrefix = "calls-"
-
 // Ready is the line that a service prints when it can be called.
 const Ready = "ready"
 
@@ -70,7 +67,7 @@ func (c *Client) Do(ctx context.Context, method string, params, result any) (err
 		}
 		c.Close()
 		if err != nil && e == nil && !errors.Is(err, control.ErrNotBegun) {
-			return failed(ctx, err)
+			return Failed(ctx, err)
 		}
 		if err != nil && c.Start == nil {
 			return ErrNoService
@@ -117,7 +114,7 @@ func All[T any](ctx context.Context, store *state.Store, method string, params a
 			take(answers[i])
 		case errors.As(why, &e):
 		default:
-			why = failed(ctx, why)
+			why = Failed(ctx, why)
 		}
 		if err == ErrNoService {
 			err = nil
@@ -127,8 +124,8 @@ func All[T any](ctx context.Context, store *state.Store, method string, params a
 	return err
 }
 
-// failed returns the error of a request that the service has not answered.
-func failed(ctx context.Context, err error) error {
+// Failed returns the error of a request that the service has not answered.
+func Failed(ctx context.Context, err error) error {
 	var hangs *exit.Error
 	switch {
 	case ctx.Err() != nil:

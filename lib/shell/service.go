@@ -20,6 +20,7 @@ import (
 	"btools/lib/jsonrpc"
 	"btools/lib/proc"
 	"btools/lib/results"
+	"btools/lib/shell/relay"
 	"btools/lib/wait"
 )
 
@@ -36,6 +37,8 @@ type Service struct {
 	Release string // of bmcp
 	// Open opens a server for the sessions that start with these options of bmcp. There is one call at a time.
 	Open func(options []string) (Server, error)
+	// Run runs a command line of bmcp call with Call. An error means that nothing was done.
+	Run func(ctx context.Context, r relay.Request) (*relay.Answer, error)
 	// Stop is called, once, when no session is left.
 	Stop func()
 	// Memory is the file in which the services note their sessions.
@@ -179,8 +182,12 @@ func (s *Service) Methods() *control.Mux {
 	time.AfterFunc(startTimeout, s.stopUnused) // who has started it may have been killed
 	m := &control.Mux{Program: "bmcp call"}
 	control.Handle(m, control.Method[Request, *Answer]("call"), func(ctx context.Context, r Request) (any, error) {
-		return control.Later(func() (any, error) { return s.call(ctx, r) }), nil
+		return control.Later(func() (any, error) { return s.Call(ctx, r) }), nil
 	})
+	control.Handle(m, control.Method[relay.Request, *relay.Answer](relay.Method),
+		func(ctx context.Context, r relay.Request) (any, error) {
+			return control.Later(func() (any, error) { return s.Run(ctx, r) }), nil
+		})
 	control.Handle(m, control.Method[Target, *Tools]("tools"), func(ctx context.Context, t Target) (any, error) {
 		return control.Later(func() (any, error) { return s.tools(ctx, t) }), nil
 	})
@@ -195,8 +202,8 @@ func (s *Service) Methods() *control.Mux {
 // errStopping answers a call that came when the service was about to end: the next one has another service.
 var errStopping = control.Errorf(control.Stopping, "the service of bmcp call is stopping")
 
-// call runs a tool.
-func (s *Service) call(ctx context.Context, r Request) (*Answer, error) {
+// Call runs a tool for the peer of the context.
+func (s *Service) Call(ctx context.Context, r Request) (*Answer, error) {
 	x, notes, to, err := s.begin(ctx, &r.Target)
 	if err != nil || to != "" {
 		return &Answer{Moved: Moved{to}}, err

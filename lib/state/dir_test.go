@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/place"
 	"btools/lib/proc"
 )
 
@@ -23,9 +24,9 @@ func holdDir(kind string) {
 	entry := func(f *File) error {
 		switch kind {
 		case "proxy":
-			f.SetProxy(Proxy{Process: proc.Self(), Control: d.Path() + socketSuffix, Dir: d.Path()})
+			f.SetProxy(Proxy{Process: proc.Self(), Control: d.Path() + place.SocketSuffix, Dir: d.Path()})
 		case "pools":
-			f.SetPools(PoolService{Process: proc.Self(), Control: d.Path() + socketSuffix, Dir: d.Path()})
+			f.SetPools(PoolService{Process: proc.Self(), Control: d.Path() + place.SocketSuffix, Dir: d.Path()})
 		}
 		return nil
 	}

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"btools/lib/place"
 	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -28,29 +27,12 @@ type Proxy struct {
 	Dir     string         `json:"dir,omitempty"` // its temporary directory: see Dir
 }
 
-// maxSocket is the length in bytes of the longest path that a Unix socket
-// can have everywhere: macOS has 104 with the NUL.
-const maxSocket = 103
-
-// socketSuffix ends the names of control sockets.
-const socketSuffix = ".sock"
-
 // dialBound is how long a service may take to accept a connection: one whose
 // queue is full lives.
 const dialBound = 100 * time.Millisecond
 
-// SocketPath returns the path of the control socket with this name, beside
-// the state file, or in a directory with a short path where that is too long.
-func (s *Store) SocketPath(name string) string {
-	dir := filepath.Dir(s.path)
-	if len(filepath.Join(dir, name+socketSuffix)) > maxSocket {
-		dir = filepath.Join(shortTemp, "btools-"+strconv.Itoa(os.Getuid()))
-		h := fnv.New64a() // other state files have other sockets
-		h.Write([]byte(s.path))
-		name += "-" + strconv.FormatUint(h.Sum64(), 36)
-	}
-	return filepath.Join(dir, name+socketSuffix)
-}
+// SocketPath returns the path of the control socket with this name.
+func (s *Store) SocketPath(name string) string { return place.Socket(s.path, name) }
 
 // Socket returns the path of the control socket with this name, whose
 // directory it makes.
@@ -162,7 +144,7 @@ func dead(process proc.Identity, control string) bool {
 	}
 	// The path comes from a file: only what can be a socket of ours goes.
 	st, err := os.Lstat(control)
-	if err != nil || st.Mode()&os.ModeSocket == 0 || !strings.HasSuffix(control, socketSuffix) {
+	if err != nil || st.Mode()&os.ModeSocket == 0 || !strings.HasSuffix(control, place.SocketSuffix) {
 		return errors.Is(err, fs.ErrNotExist) || err == nil
 	}
 	unlock, err := private.LockSocket(context.Background(), control, false)

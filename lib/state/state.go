@@ -12,10 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
+	"btools/lib/place"
 	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -110,21 +110,7 @@ type Store struct {
 // Open returns the store that the environment names: $BTOOLS_STATE, else
 // $XDG_RUNTIME_DIR/btools/state.json, else btools-UID/state.json in the
 // temporary directory. It touches nothing.
-func Open(getenv func(string) string) *Store {
-	if p := getenv("BTOOLS_STATE"); p != "" {
-		if abs, err := filepath.Abs(p); err == nil {
-			p = abs
-		}
-		return &Store{path: p}
-	}
-	// The XDG specification has relative values ignored, and the directory
-	// owned by the user: one that is missing (a container) or another user's
-	// (su, sudo) counts as none.
-	if d := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) && private.Owned(d) {
-		return &Store{path: filepath.Join(d, "btools", "state.json")}
-	}
-	return &Store{path: filepath.Join(os.TempDir(), "btools-"+strconv.Itoa(os.Getuid()), "state.json")}
-}
+func Open(getenv func(string) string) *Store { return &Store{path: place.State(getenv)} }
 
 // Path is the file's path.
 func (s *Store) Path() string { return s.path }

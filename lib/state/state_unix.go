@@ -8,9 +8,6 @@ import (
 	"btools/lib/private"
 )
 
-// shortTemp is where sockets go whose path would be too long in $TMPDIR.
-const shortTemp = "/tmp"
-
 // openDir opens what an instance's directory is locked by: the directory
 // itself. Cleaners of temporary directories spare one that is locked
 // (systemd-tmpfiles does), and it can't be lost while the directory is there.

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 )
 
-var shortTemp = os.TempDir()
-
 // openDir opens what an instance's directory is locked by: a file in it, as
 // directories can't be locked.
 func openDir(dir string) (*os.File, error) {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"btools/lib/place"
 	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -283,7 +284,7 @@ func readCopy(dir string) (Copy, error) {
 // instanceDirs lists our instances' directories in the temporary directories.
 func instanceDirs() []string {
 	var dirs []string
-	for _, tmp := range slices.Compact([]string{filepath.Clean(os.TempDir()), shortTemp}) {
+	for _, tmp := range slices.Compact([]string{filepath.Clean(os.TempDir()), place.ShortTemp}) {
 		entries, err := os.ReadDir(tmp)
 		if err != nil {
 			continue

@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"btools/lib/downloads"
-	"btools/lib/private"
+	"btools/lib/place"
 	"btools/lib/proc"
 	"btools/lib/sockets"
 	"btools/lib/virtual/policy"
@@ -44,7 +44,7 @@ func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.E
 		return "", policy.NoDirectory(dir, err.Error())
 	case foreign:
 		return "", policy.NoDirectory(dir, "it is another session's")
-	case !private.Owned(existing):
+	case !place.Owned(existing):
 		return "", policy.NoDirectory(dir, existing+" belongs to another user")
 	}
 	return real, nil

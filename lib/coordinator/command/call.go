@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
@@ -39,6 +38,7 @@ import (
 	"btools/lib/results"
 	"btools/lib/settings"
 	"btools/lib/shell"
+	"btools/lib/shell/relay"
 	"btools/lib/state"
 	"btools/lib/terminal"
 	"btools/lib/tools"
@@ -58,7 +58,9 @@ func Service(c *cli.Context) error {
 	if err != nil {
 		return state.Explain(err)
 	}
-	s := &shell.Service{Release: cli.Release(), Stop: func() { stop(nil) }, Path: path,
+	var s *shell.Service
+	s = &shell.Service{Release: cli.Release(), Stop: func() { stop(nil) }, Path: path,
+		Run:    func(ctx context.Context, r relay.Request) (*relay.Answer, error) { return runHere(ctx, s, r) },
 		Memory: filepath.Join(filepath.Dir(store.Path()), "calls.json"),
 		Open:   func(options []string) (shell.Server, error) { return open(c, options) }}
 	entry := state.CallService{Process: self, Control: path}
@@ -152,7 +154,7 @@ func atURL(c *cli.Context) ([]string, error) {
 	}
 	options := []string{"--url=" + c.String("url")}
 	if c.IsSet("token-file") {
-		path, err := filepath.Abs(c.String("token-file"))
+		path, err := c.Abs(c.String("token-file"))
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +216,7 @@ func target(c *cli.Context) (t shell.Target, err error) {
 		for _, v := range values {
 			if slices.Contains([]string{"config", "socket", "pool-config", "env-file", "profile"}, name) ||
 				name == "browser" && strings.ContainsRune(v, filepath.Separator) {
-				if v, err = filepath.Abs(v); err != nil {
+				if v, err = c.Abs(v); err != nil {
 					return t, err
 				}
 			}
@@ -233,22 +235,22 @@ func target(c *cli.Context) (t shell.Target, err error) {
 }
 
 // around are the surroundings of a session with these options.
-func around(options []string) (shell.Around, error) {
+func around(env *cli.Env, options []string) (relay.Around, error) {
 	programs := slices.ContainsFunc(options, func(option string) bool {
 		name, value, _ := strings.Cut(option, "=")
 		return name == "--mcp" || name == "--config" || name == "--browser" && value == record.WebKit
 	})
-	dir, err := os.Getwd()
+	dir, err := env.WorkDir()
 	if err != nil && programs {
-		return shell.Around{}, err
+		return relay.Around{}, err
 	}
-	return shell.AroundCall(os.Environ(), dir, programs), nil
+	return relay.AroundCall(env.Environ(), dir, programs), nil
 }
 
 // callClient makes calls on the session of a target, which it tells where the session begins. With start, it starts the
 // service if none runs.
 func callClient(c *cli.Context, t *shell.Target, start bool) (*shell.Client, error) {
-	a, err := around(t.Options)
+	a, err := around(c.Env, t.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -272,8 +274,35 @@ func callClient(c *cli.Context, t *shell.Target, start bool) (*shell.Client, err
 	return cl, nil
 }
 
+// caller makes calls: a *shell.Client, or the service itself.
+type caller interface {
+	Do(ctx context.Context, method string, params, result any) error
+}
+
 // Call runs a tool, and prints its result.
 func Call(c *cli.Context) error {
+	err := error(errNotHere)
+	if p := relay.Take(); p != nil {
+		err = resume(p)
+	}
+	if errors.Is(err, errNotHere) {
+		err = call(c, func(t *shell.Target) (caller, func(), error) {
+			cl, err := callClient(c, t, true)
+			if err != nil {
+				return nil, nil, err
+			}
+			return cl, cl.Close, nil
+		})
+	}
+	var signal *lifetime.Interrupted
+	if errors.As(err, &signal) {
+		return exit.Status(exit.Signalled + int(signal.Signal))
+	}
+	return err
+}
+
+// call runs a tool by the caller for its target.
+func call(c *cli.Context, by func(*shell.Target) (caller, func(), error)) error {
 	args := c.Args()
 	switch {
 	case c.Bool("batch") && (len(args) > 0 || c.IsSet("save") || c.IsSet("output") || c.Bool("raw")):
@@ -295,14 +324,16 @@ func Call(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop := context.WithCancelCause(cmp.Or(c.Caller, context.Background()))
 	defer stop(nil)
-	lifetime.Signals(stop)
-	cl, err := callClient(c, &t, true)
+	if c.Caller == nil {
+		lifetime.Signals(stop)
+	}
+	cl, end, err := by(&t)
 	if err != nil {
 		return err
 	}
-	defer cl.Close()
+	defer end()
 	r := shell.Request{Target: t, Dir: project(c)}
 	if !utf8.ValidString(r.Dir) {
 		r.Dir, r.DirBytes = "", []byte(r.Dir)
@@ -311,15 +342,9 @@ func Call(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("batch") {
-		err = batch(ctx, c, cl, r)
-	} else {
-		err = one(ctx, c, cl, r, args)
+		return batch(ctx, c, cl, r)
 	}
-	var by *lifetime.Interrupted
-	if errors.As(err, &by) {
-		return exit.Status(exit.Signalled + int(by.Signal))
-	}
-	return err
+	return one(ctx, c, cl, r, args)
 }
 
 // form returns how much of a result is printed: to a terminal all, and elsewhere a beginning, as somebody who pays for
@@ -350,7 +375,7 @@ func form(c *cli.Context) (f results.Form, err error) {
 }
 
 // one makes one call.
-func one(ctx context.Context, c *cli.Context, cl *shell.Client, r shell.Request, args []string) error {
+func one(ctx context.Context, c *cli.Context, cl caller, r shell.Request, args []string) error {
 	r.Tool, r.Words = args[0], args[1:]
 	if c.Dash() {
 		if len(r.Words) > 0 {
@@ -372,7 +397,7 @@ func one(ctx context.Context, c *cli.Context, cl *shell.Client, r shell.Request,
 }
 
 // do makes a call, and tells its notes.
-func do(ctx context.Context, c *cli.Context, cl *shell.Client, r shell.Request) (a shell.Answer, err error) {
+func do(ctx context.Context, c *cli.Context, cl caller, r shell.Request) (a shell.Answer, err error) {
 	if err = cl.Do(ctx, "call", r, &a); err != nil {
 		return a, err
 	}
@@ -383,7 +408,7 @@ func do(ctx context.Context, c *cli.Context, cl *shell.Client, r shell.Request) 
 }
 
 // batch makes the calls of standard input, a line each, and prints a line for each.
-func batch(ctx context.Context, c *cli.Context, cl *shell.Client, r shell.Request) error {
+func batch(ctx context.Context, c *cli.Context, cl caller, r shell.Request) error {
 	lines := bufio.NewReaderSize(c.Stdin, 64<<10)
 	out := bufio.NewWriter(c.Stdout)
 	var failed, ended error
@@ -583,7 +608,7 @@ const completeTimeout = time.Second
 
 // sessionTools are the tools of the caller's session, or those that a new one has.
 func sessionTools(ctx context.Context, env *cli.Env) (t shell.Tools) {
-	a, _ := around(nil)
+	a, _ := around(env, nil)
 	store := state.Open(env.Getenv)
 	cl := &shell.Client{Store: store, Own: store.SocketPath(a.Socket())}
 	defer cl.Close()

@@ -149,7 +149,10 @@ func saveAlone(c *cli.Context, tool, path string, all []data) error {
 		if i > 0 {
 			to = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ext), i+1, ext)
 		}
-		err := os.WriteFile(to, d.bytes, 0o666)
+		abs, err := c.Abs(to)
+		if err == nil {
+			err = os.WriteFile(abs, d.bytes, 0o666)
+		}
 		if err == nil {
 			_, err = fmt.Fprintln(text(c), to)
 		}
@@ -208,7 +211,7 @@ func printParts(c *cli.Context, tool string, to io.Writer, parts []content) erro
 			err = draw(c.Stdout, d.bytes)
 		case ok:
 			var path string
-			if path, err = saveData(tool, d); err == nil {
+			if path, err = saveData(c, tool, d); err == nil {
 				_, err = fmt.Fprintln(to, path)
 			}
 		default:
@@ -232,13 +235,17 @@ func (s safe) Write(b []byte) (int, error) {
 }
 
 // saveData writes data to a new file in the working directory, and returns its path.
-func saveData(tool string, d data) (string, error) {
+func saveData(c *cli.Context, tool string, d data) (string, error) {
 	for n := 1; ; n++ {
 		name := tool + "." + blobs.ExtOf(d.kind)
 		if n > 1 {
 			name = fmt.Sprintf("%s-%d.%s", tool, n, blobs.ExtOf(d.kind))
 		}
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		path, err := c.Abs(name)
+		if err != nil {
+			return "", err
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
@@ -247,7 +254,7 @@ func saveData(tool string, d data) (string, error) {
 		}
 		_, err = f.Write(d.bytes)
 		if err = errors.Join(err, f.Close()); err != nil {
-			os.Remove(name)
+			os.Remove(path)
 		}
 		return name, err
 	}

@@ -580,7 +580,7 @@ func sharing(c *cli.Context) (how source.Sharing, err error) {
 // project start bmcp in the home directory or in the root: that is no choice of
 // files, and would give away every key of the user. It is "" then.
 func project(c *cli.Context) string {
-	dir, err := os.Getwd()
+	dir, err := c.WorkDir()
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}

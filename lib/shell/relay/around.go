@@ -1,12 +1,15 @@
-package shell
+package relay
 
 import (
+	"bytes"
 	"hash/fnv"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 )
+
+// socketPrefix begins the names of the services' control sockets beside the state file.
+const socketPrefix = "calls-"
 
 // Around is what a service takes from the call that starts it and cannot change later: the environment of its browsers
 // and programs, the directory, the umask, and what the kernel lets it see. Calls with other surroundings have another
@@ -24,7 +27,7 @@ func AroundCall(environ []string, dir string, programs bool) Around {
 		a.Dir = dir
 	}
 	for _, kv := range environ {
-		if name, _, ok := strings.Cut(kv, "="); ok && !isPassing(name) && (programs || isHeeded(name)) {
+		if name, ok := nameOf(kv); ok && !isPassing(name) && (programs || isHeeded(name)) {
 			a.Env = append(a.Env, kv)
 		}
 	}
@@ -42,6 +45,15 @@ func (a Around) Socket() string {
 	return socketPrefix + strconv.FormatUint(h.Sum64(), 36)
 }
 
+// nameOf returns the name of a variable. Package strings would be initialised after libraries.
+func nameOf(kv string) (name string, ok bool) {
+	i := slices.Index([]byte(kv), '=')
+	if i < 0 {
+		return kv, false
+	}
+	return kv[:i], true
+}
+
 // isPassing reports whether a variable is of one command only.
 func isPassing(name string) bool {
 	return slices.Contains([]string{"_", "PWD", "OLDPWD", "SHLVL", "BTOOLS_STATE", "BTOOLS_SESSION", "BTOOLS_LOG_LEVEL",
@@ -50,8 +62,8 @@ func isPassing(name string) bool {
 
 // isHeeded reports whether bmcp without programs of the caller, or a browser, heeds a variable.
 func isHeeded(name string) bool {
-	return runtime.GOOS == "windows" || slices.Contains(heeded, strings.ToUpper(name)) ||
-		slices.ContainsFunc(heededPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	return runtime.GOOS == "windows" || slices.Contains(heeded, string(bytes.ToUpper([]byte(name)))) ||
+		slices.ContainsFunc(heededPrefixes, func(p string) bool { return len(name) >= len(p) && name[:len(p)] == p })
 }
 
 var (

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package shell
+package relay
 
 // ofProcess returns what a process inherits, as far as it is known here.
 func ofProcess() string { return "" }
