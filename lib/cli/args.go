@@ -21,13 +21,17 @@ type arguments struct {
 	flags   []string        // with their values
 	rest    []string        // the words that are not flags
 	given   map[string]bool // the flags' names
-	open    cli.Flag        // the last one, if its value is missing
+	byName  map[string]cli.Flag
+	set     map[cli.Flag]bool // those that are given
+	common  []cli.Flag
+	open    cli.Flag // the last one, if its value is missing
 }
 
 // parse looks through the arguments, those after "--" left out. With the first
 // error it returns what the others say.
 func parse(p *Program, args []string) (*arguments, error) {
-	a := &arguments{command: &p.Command, given: map[string]bool{}}
+	a := &arguments{command: &p.Command, given: map[string]bool{}, byName: map[string]cli.Flag{},
+		set: map[cli.Flag]bool{}, common: commonFlags()}
 	var first error
 	fail := func(err error) {
 		if first == nil {
@@ -40,11 +44,10 @@ func parse(p *Program, args []string) (*arguments, error) {
 			args = args[1:]
 		}
 	}
-	byName := map[string]cli.Flag{}
 	var names []string
-	for _, f := range slices.Concat(a.command.Flags, commonFlags(), helpFlags()) {
+	for _, f := range slices.Concat(a.command.Flags, a.common, helpFlags()) {
 		for _, n := range f.Names() {
-			byName[n] = f
+			a.byName[n] = f
 			names = append(names, dashes(n))
 		}
 	}
@@ -55,12 +58,12 @@ func parse(p *Program, args []string) (*arguments, error) {
 			continue
 		}
 		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		f := byName[name]
+		f := a.byName[name]
 		if today, old := p.Old[name]; old && f == nil {
 			if today == "" && a.command == &p.Command {
 				continue
 			}
-			name, f = today, byName[today]
+			name, f = today, a.byName[today]
 		}
 		if name == "all" && f == nil && slices.ContainsFunc(args, asksForHelp) {
 			a.given[name] = true
@@ -78,7 +81,7 @@ func parse(p *Program, args []string) (*arguments, error) {
 			fail(a.unknown(p, name, value, names))
 			continue
 		}
-		a.given[name] = true
+		a.given[name], a.set[f] = true, true
 		kind := kindOf(f)
 		if kind != "" && !hasValue {
 			i++

@@ -318,7 +318,7 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	app := &cli.App{
 		Name: p.Name, HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true, Writer: env.Stdout,
 		ErrWriter:      messages,
-		Flags:          append(slices.Clone(c.Flags), commonFlags()...),
+		Flags:          append(slices.Clone(c.Flags), args.common...),
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return args.usage(p, "%v", err) },
 		ExitErrHandler: func(*cli.Context, error) {},
 		Action: func(u *cli.Context) error {
@@ -380,6 +380,13 @@ func (c *Context) Dash() bool { return c.dash }
 // Given reports whether the flag itself was given, and not only its variable:
 // what comes down the pipe is nearer than the environment.
 func (c *Context) Given(name string) bool { return c.usage.given[name] }
+
+// IsSet reports whether a flag or its variable was given. That of the library looks through all flags, with a regular
+// expression for each.
+func (c *Context) IsSet(name string) bool {
+	f := c.usage.byName[name]
+	return f != nil && (c.usage.set[f] || f.IsSet())
+}
 
 // Home is the user's home directory, "" if the environment names none: then
 // nothing is read from one, least of all relative to the working directory.

@@ -42,7 +42,7 @@ func handOver(args []string) *Answer {
 	p, answer := &Pending{}, (*Answer)(nil)
 	err := send(fd, line)
 	for err == nil && answer == nil {
-		buffer := make([]byte, 32<<10)
+		buffer := make([]byte, 4<<10+len(p.Read))
 		var n int
 		if n, err = syscall.Read(fd, buffer); err == syscall.EINTR {
 			err = nil
@@ -84,7 +84,8 @@ func request(args []string) (state string, line []byte, ok bool) {
 	if err != nil {
 		return "", nil, false
 	}
-	line = []byte(`{"id":-1,"method":"ping"}` + "\n" + `{"id":1,"method":"` + Method + `","params":{"program":`)
+	line = append(make([]byte, 0, 8<<10), `{"id":-1,"method":"ping"}`+"\n"+
+		`{"id":1,"method":"`+Method+`","params":{"program":`...)
 	ok = true
 	add := func(text string) {
 		ok = ok && utf8.ValidString(text)
