@@ -107,7 +107,10 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "bmcp call snapshot"},
 	{parsed, "bmcp call click e6"},
 	{parsed, "bmcp call take_screenshot --save page.png"},
-	{parsed, "bmcp call --session two navigate https://example.com"}, // TestCallBeside
+	{parsed, "bmcp call screenshot https://example.com page.png"}, // TestCallShot
+	{parsed, "bmcp call --json evaluate document.title"},
+	{parsed, "bmcp call --once 'navigate https://example.com' 'get_markdown --save page.md'"}, // TestCallOnce
+	{parsed, "bmcp call --session two screenshot https://example.com page.png"},               // TestCallShot
 	{parsed, "seq 9 | xargs -P3 -I@ sh -c 'bmcp call --bind-pid $$ navigate https://example.com/@ &&\n" +
 		"    bmcp call --bind-pid $$ --save @.png take_screenshot'"},
 	{run, "bmcp skill --install .claude/skills"},

@@ -164,6 +164,7 @@ func TestCall(t *testing.T) {
 		"bmcp call click " + ref[1]: {ref[1]},
 	}, "bash")
 	checkTold(t, w, site)
+	checkJSON(t, w, site)
 	checkAlone(t, w, site, dir)
 	checkCut(t, w, site)
 

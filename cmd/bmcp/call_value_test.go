@@ -56,8 +56,28 @@ func checkAlone(t *testing.T, w *World, site, dir string) {
 	}
 	w.Run("bmcp", "call", "--raw", "hover", "h1").Exits(t, 0, "")
 	for _, words := range []string{"--raw --save x", "--raw --output json", "--raw --max-inline 1k",
-		"--raw --snapshot", "--save=", "-f title"} {
+		"--raw --snapshot", "--raw --json", "--save=", "-f title"} {
 		w.Run("sh", "-c", "bmcp call snapshot "+words).Exits(t, 64, "hint")
+	}
+}
+
+// checkJSON checks that --json prints what a script can read, of each kind of result.
+func checkJSON(t *testing.T, w *World, site string) {
+	t.Helper()
+	page := `"page":{"url":"` + site + `/a","title":"Page /a","status":200}}` + "\n"
+	for call, want := range map[string]string{
+		"navigate " + site + "/a":                  `{"result":null,` + page,
+		"evaluate '\"5\"'":                         `{"result":"5",` + page,
+		"evaluate '({a: [1, \"<b>\"]})'":           `{"result":{"a":[1,"<b>"]},` + page,
+		"evaluate '() => {}'":                      `{"result":null,` + page,
+		"get_dom h1":                               `{"result":"<h1>Hello</h1>",` + page,
+		"fetch " + site + "/data":                  `{"result":{"data":"H4sIACBhcmNoaXZlIP8=","mime_type":"appl`,
+		"evaluate '() => { throw Error(\"no\") }'": `{"result":null,"error":"The script threw`,
+	} {
+		r := w.Run("sh", "-c", "bmcp call --json "+call)
+		if failed := strings.Contains(want, `"error"`); !strings.HasPrefix(r.Out, want) || (r.Code != 0) != failed {
+			t.Errorf("%s: exit %d, %s%s, want %s", call, r.Code, r.Out, r.Err, want)
+		}
 	}
 }
 

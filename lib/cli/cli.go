@@ -368,6 +368,14 @@ func (c *Context) Parse(words []string, check func(*Context) error) error {
 	return err
 }
 
+// Again reads words as the arguments of another run of the command that runs, which do carries out.
+func (c *Context) Again(words []string, do func(*Context) error) error {
+	p, env, command := *c.program, *c.Env, *c.usage.command
+	command.Do = do
+	p.Commands, env.Args = []*Command{&command}, append([]string{p.Name, command.Name}, words...)
+	return run(&env, &p, c.Messages)
+}
+
 // AtTerminal reports whether standard input is a terminal.
 func (c *Context) AtTerminal() bool { return terminal.Is(c.Stdin) }
 

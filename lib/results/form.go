@@ -11,11 +11,19 @@ import (
 )
 
 // MetaForm is the Form of a call's result, in the _meta of the call. MetaValue are the parts of content that are the
-// result's value alone, in the _meta of the result.
+// result's value alone, in the _meta of the result, and MetaPage the page that is open then.
 const (
 	MetaForm  = "btools/form"
 	MetaValue = "btools/value"
+	MetaPage  = "btools/page"
 )
+
+// PageState is a page as a result describes it.
+type PageState struct {
+	URL    string `json:"url"`
+	Title  string `json:"title"`
+	Status int    `json:"status,omitempty"` // of HTTP; 0: unknown
+}
 
 // MetaMissing says why tools of children are missing, in the _meta of tools/list. MetaExit is the exit code that fits a
 // failed call, in the _meta of a result in a form that was asked for.
@@ -33,6 +41,8 @@ type Form struct {
 	Data int `json:"data"` // bytes of data that is not kept as a blob; 0: any number
 	// Value says that the reader wants the value alone, whole.
 	Value bool `json:"value,omitempty"`
+	// JSON says that a value that is JSON stays so: a text that a script returns has its quotes.
+	JSON bool `json:"json,omitempty"`
 	// Command is how the reader's shell begins a call, such as "bmcp call"; "": it has no shell. One with a shell gets
 	// the result first, and is told of the page when that is another one than it was told of.
 	Command string `json:"command,omitempty"`

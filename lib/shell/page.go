@@ -1,11 +1,13 @@
 package shell
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/lazy"
+	"btools/lib/results"
 )
 
 // page is what the results of a session have last said of its page.
@@ -27,19 +29,23 @@ const maxRefs = 1000
 
 // see takes from a result what it says of the page.
 func (p *page) see(result json.RawMessage) {
+	var now results.PageState
+	json.Unmarshal(jsonrpc.Get(result, "_meta", results.MetaPage), &now) // which other servers do not give
 	for part := range jsonrpc.Elements(jsonrpc.Get(result, "content")) {
 		text := jsonrpc.GetString(part, "text")
-		m := pageURL().FindStringSubmatch(text)
-		if m == nil {
+		if m := pageURL().FindStringSubmatch(text); m != nil && now == (results.PageState{}) {
+			now.URL = m[1]
+			if m := pageTitle().FindStringSubmatch(text); m != nil {
+				now.Title = m[1]
+			}
+		}
+		if now.URL == "" {
 			continue
 		}
-		if m[1] != p.url {
+		if now.URL != p.url {
 			p.refs = nil
 		}
-		p.url, p.title, p.tabs = m[1], "", max(len(openTab().FindAllString(text, -1)), 1)
-		if m := pageTitle().FindStringSubmatch(text); m != nil {
-			p.title = m[1]
-		}
+		p.url, p.title, p.tabs = now.URL, now.Title, cmp.Or(len(openTab().FindAllString(text, -1)), p.tabs, 1)
 		if !strings.Contains(text, "[ref=") {
 			continue
 		}

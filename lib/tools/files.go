@@ -36,6 +36,7 @@ func (r *reply) text(ctx context.Context, filename, shown, saved string) error {
 // returned is text for what a script has returned, in JSON: alone, a text has no quotes.
 func (r *reply) returned(ctx context.Context, filename, value string) error {
 	err := r.text(ctx, filename, value, value)
+	r.returns = value
 	if r.value == nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (r *reply) returned(ctx context.Context, filename, value string) error {
 	if text := ""; json.Unmarshal([]byte(value), &text) == nil {
 		r.value = &text
 	} else if word == "undefined" {
-		r.value = &word
+		r.value, r.returns = &word, "null"
 	}
 	return err
 }

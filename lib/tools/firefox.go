@@ -12,6 +12,7 @@ import (
 
 	"btools/lib/browse"
 	"btools/lib/browse/firefox"
+	"btools/lib/results"
 	"btools/lib/wait"
 )
 
@@ -334,6 +335,7 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 		return nil
 	}
 	status := browse.Status{Code: s.Status, Text: http.StatusText(s.Status)}
+	r.at = &results.PageState{URL: address(s.URL), Title: s.Title, Status: s.Status}
 	isNew := r.sayPage(section, b.Document(), pageLines(s.URL, s.Title, status, s.Leaving))
 	if d := b.Dialog(); d != nil {
 		section("Modal state", "- "+oneLine(fmt.Sprintf("[%s]: %q can be handled by browser_handle_dialog", d.Type,

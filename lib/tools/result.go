@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -36,13 +37,15 @@ type reply struct {
 	told    *toldTools     // of pages, when the call came
 
 	value      *string // the result alone; nil: the results say what it is
+	returns    string  // what a script has returned, in JSON
 	results    []string
 	actions    []string
 	images     []mcp.Content
 	structured any
 
-	acts     bool // what it does may have effect for a while
-	opens    bool // the page is its result
+	acts     bool               // what it does may have effect for a while
+	opens    bool               // the page is its result
+	at       *results.PageState // nil: it was not looked at
 	showTabs bool
 	// What is shown of the page: nothing, its address and title, or a snapshot too.
 	page     pageView
@@ -216,6 +219,9 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	if r.form.Value && err == nil {
 		meta[results.MetaValue] = r.valueAlone()
 	}
+	if r.inShell() && r.at != nil {
+		meta[results.MetaPage] = r.at
+	}
 	if len(meta) > 0 {
 		out.Meta = mcp.NewMetaFromMap(meta)
 	}
@@ -237,6 +243,10 @@ func (r *reply) valueAlone() []mcp.Content {
 	text := strings.Join(r.results, "\n")
 	if r.value != nil {
 		text = *r.value
+	}
+	if r.form.JSON && json.Valid([]byte(r.returns)) {
+		return []mcp.Content{mcp.NewEmbeddedResource(mcp.TextResourceContents{MIMEType: "application/json",
+			Text: r.returns})}
 	}
 	if !utf8.ValidString(text) { // the body of a response in another encoding
 		return []mcp.Content{mcp.NewEmbeddedResource(mcp.BlobResourceContents{MIMEType: "text/plain",
@@ -311,6 +321,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	if !shows && !r.seen || unseen != nil {
 		state = t.State(ctx)
 	}
+	r.at = &results.PageState{URL: address(state.URL), Title: state.Title, Status: state.Status.Code}
 	lines := pageLines(state.URL, state.Title, state.Status, state.Leaving)
 	if state.NotLoaded {
 		lines = append(lines, "- Not loaded: the browser shows a page of its own, which says why")

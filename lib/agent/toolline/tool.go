@@ -62,9 +62,13 @@ func Of(all []json.RawMessage) *Tools {
 	return &Tools{all, full, short}
 }
 
-// Find finds a tool by its name, which may lack browser_.
+// Find finds a tool by its name, which may lack browser_, or by the word that another program has for it.
 func (s *Tools) Find(name string) (Tool, error) {
-	for _, full := range []string{name, prefix + name} {
+	known := []string{name, prefix + name}
+	if synonym := synonyms[strings.TrimPrefix(name, prefix)]; synonym != "" {
+		known = append(known, prefix+synonym)
+	}
+	for _, full := range known {
 		if i := slices.Index(s.full, full); i >= 0 {
 			return read(s.All[i], full, s.short[i]), nil
 		}
@@ -73,20 +77,27 @@ func (s *Tools) Find(name string) (Tool, error) {
 		Hint: "bmcp call --help lists the tools"}
 }
 
-// synonyms are the words that other programs have for our tools.
+// synonyms are the words that other programs have for our tools. What stands after them means the same.
 var synonyms = map[string]string{
-	"check": "fill_form", "content": "get_dom", "cookies": "cookie_list", "fill": "type", "goto": "navigate",
-	"html": "get_dom", "js": "evaluate", "markdown": "get_markdown", "open": "navigate", "select": "select_option",
-	"text": "get_markdown", "uncheck": "fill_form", "visit": "navigate", "wait": "wait_for",
+	"back": "navigate_back", "console": "console_messages", "content": "get_dom", "cookies": "cookie_list",
+	"dom": "get_dom", "eval": "evaluate", "fill": "type", "go_back": "navigate_back", "goto": "navigate",
+	"html": "get_dom", "js": "evaluate", "markdown": "get_markdown", "open": "navigate", "pdf": "pdf_save",
+	"press": "press_key", "requests": "network_requests", "screenshot": "take_screenshot", "select": "select_option",
+	"text": "get_markdown", "visit": "navigate",
 }
 
 // hints say how our tools do what is a tool of other programs. Each begins with a tool.
 var hints = map[string]string{
+	"check":            "click toggles a checkbox, and fill_form with type=checkbox and value=true checks it",
+	"dblclick":         "click with doubleClick=true clicks twice",
 	"forward":          "evaluate '() => history.forward()' goes forward",
 	"navigate_forward": "evaluate '() => history.forward()' goes forward",
 	"refresh":          "navigate with the page's address loads it again",
 	"reload":           "navigate with the page's address loads it again",
 	"scroll":           "mouse_wheel scrolls, and other tools scroll to their element",
+	"uncheck":          "click toggles a checkbox, and fill_form with type=checkbox and value=false unchecks it",
+	"upload":           "click opens a file chooser, and file_upload gives it files",
+	"wait":             "wait_for waits for a text, and with time=SECONDS for a time",
 }
 
 // UnknownError is the error of a tool that is not there.
@@ -101,9 +112,6 @@ func unknown(name string, known []string) error {
 		return &UnknownError{fmt.Sprintf("there is no tool %q: %s", name, hint)}
 	}
 	near := spell.Nearest(name, known)
-	if slices.Contains(known, synonyms[word]) {
-		near = synonyms[word]
-	}
 	has := func(k string) bool { return name != "" && strings.Contains(k, name) }
 	if i := slices.IndexFunc(known, has); near == "" && i >= 0 {
 		near = known[i] // take_screenshot, for screenshot

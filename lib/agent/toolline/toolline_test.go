@@ -59,6 +59,9 @@ func TestArguments(t *testing.T) {
 	all := slices.Concat(builtin(t), others[:5])
 	for _, c := range []struct{ line, want string }{
 		{`navigate https://example.com`, `{"url":"https://example.com"}`},
+		{`goto https://example.com`, `{"url":"https://example.com"}`},
+		{`browser_html h1`, `{"selector":"h1"}`},
+		{`press Enter`, `{"key":"Enter"}`},
 		{`browser_navigate https://example.com`, `{"url":"https://example.com"}`},
 		{`navigate https://example.com/?url=1&x=2`, `{"url":"https://example.com/?url=1\u0026x=2"}`},
 		{`navigate example.com?a=b`, `{"url":"example.com?a=b"}`},
@@ -138,9 +141,9 @@ func TestWrongWords(t *testing.T) {
 	for _, c := range []struct{ line, want, usage string }{
 		{`clik e5`, `there is no tool "clik": did you mean click?`, ""},
 		{`browser_clik e5`, `there is no tool "browser_clik": did you mean browser_click?`, ""},
-		{`screenshot`, `there is no tool "screenshot": did you mean take_screenshot?`, ""},
-		{`goto x`, `there is no tool "goto": did you mean navigate?`, ""},
-		{`browser_html`, `there is no tool "browser_html": did you mean get_dom?`, ""},
+		{`screensh`, `there is no tool "screensh": did you mean take_screenshot?`, ""},
+		{`check e3`, `there is no tool "check": click toggles a checkbox, and fill_form with type=checkbox and ` +
+			`value=true checks it`, ""},
 		{`reload`, `there is no tool "reload": navigate with the page's address loads it again`, ""},
 		{`fly`, `there is no tool "fly"`, ""},
 		{`click`, `click: the argument target is missing`, "click TARGET [doubleClick=true|false] " +

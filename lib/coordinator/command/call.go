@@ -39,6 +39,7 @@ import (
 	"btools/lib/settings"
 	"btools/lib/shell"
 	"btools/lib/shell/relay"
+	"btools/lib/shellwords"
 	"btools/lib/state"
 	"btools/lib/terminal"
 	"btools/lib/tools"
@@ -303,26 +304,31 @@ func Call(c *cli.Context) error {
 
 // call runs a tool by the caller for its target.
 func call(c *cli.Context, by func(*shell.Target) (caller, func(), error)) error {
-	args := c.Args()
+	args, commands := c.Args(), c.Bool("batch") || c.Bool("once")
 	switch {
-	case c.Bool("batch") && (len(args) > 0 || c.IsSet("save") || c.IsSet("output") || c.Bool("raw")):
-		return c.UsageError("--batch reads the tools from standard input, and prints JSON")
-	case c.IsSet("save") && (c.Bool("raw") || c.IsSet("output")) || c.Bool("raw") && c.IsSet("output"):
-		return c.UsageError("--save, --raw and --output exclude each other")
-	case c.IsSet("save") && c.String("save") == "":
-		return c.UsageError("--save needs a file, or - for standard output")
-	case c.IsSet("field"):
-		return c.UsageError("--field is for records: --raw prints the value of a result alone")
-	case c.Bool("snapshot") && (c.Bool("raw") || c.IsSet("save")):
-		return c.UsageError("--save and --raw are for the result alone: --snapshot has no effect on it")
+	case c.Bool("batch") && len(args) > 0:
+		return c.UsageError("--batch reads the tools from standard input")
 	case c.Bool("bail") && !c.Bool("batch"):
 		return c.UsageError("--bail is for --batch")
+	case c.Bool("once") && (c.Bool("batch") || c.Given("session") || c.Given("bind-pid")):
+		return c.UsageError("--once has a session of its own: --batch, --session and --bind-pid exclude it")
 	case len(args) == 0 && !c.Bool("batch"):
 		return c.UsageError("name a tool: bmcp call --help lists them")
+	}
+	f, err := form(c)
+	if err != nil {
+		return err
+	}
+	if commands && (f.Value || c.IsSet("output")) {
+		return c.UsageError("--batch prints JSON, and of --once each command has its own --save, --raw and --json")
 	}
 	t, err := target(c)
 	if err != nil {
 		return err
+	}
+	if c.Bool("once") {
+		self := proc.Self()
+		t.Session, t.Owner = "", &self
 	}
 	ctx, stop := context.WithCancelCause(cmp.Or(c.Caller, context.Background()))
 	defer stop(nil)
@@ -334,15 +340,15 @@ func call(c *cli.Context, by func(*shell.Target) (caller, func(), error)) error 
 		return err
 	}
 	defer end()
-	r := shell.Request{Target: t, Dir: project(c)}
+	r := shell.Request{Target: t, Dir: project(c), Form: f}
 	if !utf8.ValidString(r.Dir) {
 		r.Dir, r.DirBytes = "", []byte(r.Dir)
 	}
-	if r.Form, err = form(c); err != nil {
-		return err
-	}
-	if c.Bool("batch") {
+	switch {
+	case c.Bool("batch"):
 		return batch(ctx, c, cl, r)
+	case c.Bool("once"):
+		return once(ctx, c, cl, r, args)
 	}
 	return one(ctx, c, cl, r, args)
 }
@@ -351,16 +357,30 @@ func call(c *cli.Context, by func(*shell.Target) (caller, func(), error)) error 
 // each word may read it.
 func form(c *cli.Context) (f results.Form, err error) {
 	const most = 8 << 10
+	var alone []string
+	for _, name := range []string{"save", "raw", "json", "output"} {
+		if c.IsSet(name) {
+			alone = append(alone, "--"+name)
+		}
+	}
 	f.Command = "bmcp call"
 	for _, name := range []string{"session", "bind-pid"} {
 		if c.IsSet(name) {
 			f.Command += " --" + name + " " + c.String(name)
 		}
 	}
-	f.Value, f.Snapshot = c.Bool("raw") || c.IsSet("save"), c.Bool("snapshot")
+	f.JSON, f.Snapshot = c.Bool("json"), c.Bool("snapshot")
+	f.Value = f.JSON || c.Bool("raw") || c.IsSet("save")
 	switch text := c.String("max-inline"); {
-	case f.Value && text != "":
-		return f, c.UsageError("--save and --raw are for the whole result: --max-inline has no effect on it")
+	case len(alone) > 1:
+		return f, c.UsageError("%s exclude each other", strings.Join(alone, " and "))
+	case c.IsSet("save") && c.String("save") == "":
+		return f, c.UsageError("--save needs a file, or - for standard output")
+	case c.IsSet("field"):
+		return f, c.UsageError("--field is for records: --raw prints the value of a result alone")
+	case f.Value && (text != "" || f.Snapshot):
+		return f, c.UsageError("--save, --raw and --json are for the whole result alone: --max-inline and --snapshot " +
+			"have no effect on it")
 	case text != "":
 		if f.Text, err = parseSize(text); err != nil {
 			return f, c.UsageError("--max-inline: %v", err)
@@ -374,8 +394,57 @@ func form(c *cli.Context) (f results.Form, err error) {
 	return f, nil
 }
 
-// one makes one call.
+// once makes the calls of command lines, until one fails, in a session that ends then, or with this process.
+func once(ctx context.Context, c *cli.Context, cl caller, r shell.Request, lines []string) (err error) {
+	defer func() {
+		var ended shell.Ended
+		cl.Do(context.WithoutCancel(ctx), "end", shell.EndRequest{Target: r.Target}, &ended)
+	}()
+	for _, line := range lines {
+		words, err := shellwords.Split(line)
+		if err != nil {
+			return c.UsageError("cannot read %q: %v", line, err)
+		}
+		if err = c.Again(append([]string{"--once"}, words...), func(c *cli.Context) error {
+			t, err := target(c)
+			if err == nil && (t.Given || c.Bool("batch") || c.Given("session") || c.Given("bind-pid")) {
+				err = c.UsageError("options of the session and of calls stand before the commands of --once: %q", line)
+			}
+			if err == nil && len(c.Args()) == 0 {
+				err = c.UsageError("there is no tool in a command of --once: %q", line)
+			}
+			if err != nil {
+				return err
+			}
+			if r.Form, err = form(c); err != nil {
+				return err
+			}
+			return one(ctx, c, cl, r, c.Args())
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one makes one call, or two of a picture or PDF of a page at a URL.
 func one(ctx context.Context, c *cli.Context, cl caller, r shell.Request, args []string) error {
+	save := c.String("save")
+	if page := readShot(args); page != nil {
+		if save != "" && page.file != "" {
+			return c.UsageError("%s is to be written to %s and to --save %s", args[0], page.file, save)
+		}
+		open := r
+		open.Tool, open.Words, open.Form = "navigate", []string{page.url}, results.Form{Command: r.Form.Command}
+		a, err := do(ctx, c, cl, open)
+		if err != nil {
+			return err
+		}
+		if string(jsonrpc.Get(a.Result, "isError")) == "true" {
+			return show(c, "navigate", save, a.Result)
+		}
+		args, save, r.Form.Value = page.args, cmp.Or(save, page.file), r.Form.Value || page.file != ""
+	}
 	r.Tool, r.Words = args[0], args[1:]
 	if c.Dash() {
 		if len(r.Words) > 0 {
@@ -393,7 +462,33 @@ func one(ctx context.Context, c *cli.Context, cl caller, r shell.Request, args [
 	if err != nil {
 		return err
 	}
-	return show(c, args[0], a.Result)
+	return show(c, args[0], save, a.Result)
+}
+
+// shot is a picture or PDF of a page.
+type shot struct {
+	url, file string   // where it is written to; "": as another result
+	args      []string // of the call that makes it
+}
+
+// readShot reads TOOL URL [FILE] [ARGUMENT…], nil if it is another call.
+func readShot(args []string) *shot {
+	if len(args) < 2 || !slices.Contains([]string{"screenshot", "take_screenshot", "pdf", "pdf_save"},
+		strings.TrimPrefix(args[0], "browser_")) || !strings.Contains(args[1], "://") {
+		return nil
+	}
+	s := &shot{url: args[1], args: append([]string{args[0]}, args[2:]...)}
+	if len(args) > 2 && !strings.Contains(args[2], "=") {
+		s.file, s.args = args[2], append([]string{args[0]}, args[3:]...)
+	}
+	kind := strings.TrimPrefix(strings.ToLower(filepath.Ext(s.file)), ".")
+	if kind == "jpg" {
+		kind = "jpeg"
+	}
+	if kind == "jpeg" || kind == "webp" {
+		s.args = append(s.args, "type="+kind)
+	}
+	return s
 }
 
 // do makes a call, and tells its notes.

@@ -22,11 +22,13 @@ func CallCommand(do func(*cli.Context) error) *cli.Command {
 	const result, started = "Result:", "Session:"
 	return &cli.Command{Name: "call", Group: FromShell,
 		Usage:     "run one tool, in a browser that stays for the next call",
-		ArgsUsage: "[TOOL [ARG…]]",
+		ArgsUsage: "[TOOL [ARG…]|'TOOL [ARG…]'…]",
 		Examples: []string{
 			"bmcp call navigate https://example.com",
 			"bmcp call snapshot        # what is on the page, with a ref for each element",
 			"bmcp call click e5",
+			"bmcp call screenshot URL page.png",
+			"bmcp call --once 'navigate URL' 'get_markdown --raw'   # in their own session",
 			"bmcp call --session b navigate URL   # beside it, in a tab of its own",
 			"bmcp call --bind-pid $$ …            # one session for each shell of xargs -P",
 		},
@@ -39,6 +41,9 @@ func CallCommand(do func(*cli.Context) error) *cli.Command {
 					"standard output (default: data to a new file in the working directory)"},
 			&ucli.BoolFlag{Name: "raw", Category: result,
 				Usage: "print the result alone: what a script returns, the text of a page, a file's bytes"},
+			&ucli.BoolFlag{Name: "json", Category: result,
+				Usage: "print the result alone and the page as a line of JSON, with the members result, " +
+					"error and page"},
 			&ucli.BoolFlag{Name: "snapshot", Category: result,
 				Usage: "after the result of an action, print what it has changed in the page"},
 			&ucli.StringFlag{Name: "max-inline", Category: result,
@@ -48,6 +53,8 @@ func CallCommand(do func(*cli.Context) error) *cli.Command {
 			&ucli.BoolFlag{Name: "batch", Category: result,
 				Usage: "make the calls of standard input, one a line, and print a line of JSON for each"},
 			&ucli.BoolFlag{Name: "bail", Category: result, Usage: "with --batch: end at the first error"},
+			&ucli.BoolFlag{Name: "once", Category: started,
+				Usage: "run the commands, each in quotes, in a session that ends with them"},
 			&ucli.IntFlag{Name: "bind-pid", Category: started,
 				Usage: "end the session when process `PID` has ended (default: the program that calls)"},
 			&ucli.StringFlag{Name: "url", Category: started,

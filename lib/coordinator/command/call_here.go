@@ -58,7 +58,7 @@ func runHere(ctx context.Context, to *shell.Service, r relay.Request) (*relay.An
 	}
 	s := &service{Service: to}
 	here := func(c *cli.Context) error {
-		if c.Bool("batch") || c.Dash() {
+		if c.Bool("batch") || c.Bool("once") || c.Dash() {
 			return errNotHere
 		}
 		return call(c, func(t *shell.Target) (caller, func(), error) {

@@ -28,8 +28,9 @@ type result struct {
 	Content    []content
 	Structured json.RawMessage `json:"structuredContent"`
 	Meta       struct {
-		Value []content `json:"btools/value"`
-		Exit  int       `json:"btools/exit"`
+		Value []content          `json:"btools/value"`
+		Page  *results.PageState `json:"btools/page"`
+		Exit  int                `json:"btools/exit"`
 	} `json:"_meta"`
 }
 
@@ -93,16 +94,18 @@ func (r *result) alone() (all []data) {
 }
 
 // show prints the result of a tool, or saves it.
-func show(c *cli.Context, tool string, raw json.RawMessage) error {
+func show(c *cli.Context, tool, save string, raw json.RawMessage) error {
 	var r result
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return err
 	}
 	tool = strings.TrimPrefix(tool, "browser_")
 	var err error
-	switch save := c.String("save"); {
+	switch {
 	case c.String("output") == "json":
 		err = printJSON(c, raw)
+	case c.Bool("json"):
+		err = printValue(c, &r)
 	case r.IsError:
 		err = printParts(c, tool, c.Messages, r.Content)
 	case save != "" && save != "-":
@@ -119,6 +122,44 @@ func show(c *cli.Context, tool string, raw json.RawMessage) error {
 		return exit.Status(cmp.Or(r.Meta.Exit, exit.Failed))
 	}
 	return err
+}
+
+// printValue prints the value of a result, or its error, and the page in a line of JSON.
+func printValue(c *cli.Context, r *result) error {
+	var out struct {
+		Result any                `json:"result"`
+		Error  string             `json:"error,omitempty"`
+		Page   *results.PageState `json:"page,omitempty"`
+	}
+	out.Page = r.Meta.Page
+	var values []any
+	for _, d := range r.alone() {
+		switch {
+		case r.IsError:
+			out.Error, _, _ = strings.Cut(strings.TrimPrefix(string(d.bytes), "### Error\n"), "\n### ")
+		case d.kind == "application/json" && json.Valid(d.bytes):
+			values = append(values, json.RawMessage(d.bytes))
+		case d.isText():
+			values = append(values, string(d.bytes))
+		default:
+			values = append(values, map[string]any{"mime_type": d.kind, "data": d.bytes})
+		}
+	}
+	switch {
+	case r.Structured != nil:
+		out.Result = r.Structured
+	case len(values) == 1:
+		out.Result = values[0]
+	case values != nil:
+		out.Result = values
+	}
+	var raw bytes.Buffer
+	plain := json.NewEncoder(&raw)
+	plain.SetEscapeHTML(false)
+	if err := plain.Encode(out); err != nil {
+		return err
+	}
+	return printJSON(c, bytes.TrimSpace(raw.Bytes()))
 }
 
 // printJSON prints a line of JSON, in which a terminal finds no command.
@@ -163,11 +204,12 @@ func saveAlone(c *cli.Context, tool, path string, all []data) error {
 	return nil
 }
 
-// printAlone prints the data of a result and nothing else. A text gets a newline on a terminal only.
+// printAlone prints the data of a result and nothing else. A text gets a newline on a terminal, and
+// among the commands of --once.
 func printAlone(c *cli.Context, tool string, all []data) error {
 	const hint = "--save FILE writes it to a file"
 	switch {
-	case len(all) == 0 && c.IsSet("save"):
+	case len(all) == 0 && c.String("save") == "-":
 		return saveAlone(c, tool, "", all)
 	case len(all) == 0:
 		return nil
@@ -179,6 +221,9 @@ func printAlone(c *cli.Context, tool string, all []data) error {
 	var err error
 	switch {
 	case !terminal.Is(c.Stdout):
+		if c.Bool("once") && d.isText() && !bytes.HasSuffix(d.bytes, []byte("\n")) {
+			d.bytes = append(d.bytes, '\n')
+		}
 		_, err = c.Stdout.Write(d.bytes)
 	case d.isText():
 		_, err = fmt.Fprintln(text(c), strings.TrimSuffix(string(d.bytes), "\n"))
