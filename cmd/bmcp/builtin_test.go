@@ -103,8 +103,7 @@ func TestBuiltinAlone(t *testing.T) {
 	}
 	for name, today := range map[string]string{"browser_instance": "bmcp --extension has it",
 		"browser_run_code": "browser_evaluate", "browser_clik": "did you mean browser_click?",
-		"browser_start_tracing": "bproxy records", "browser_annotate": "browser_select_element",
-		"browser_reload": "browser_navigate"} {
+		"browser_start_tracing": "bproxy records", "browser_annotate": "browser_select_element"} {
 		switch r := m.Tool(name, "{}"); {
 		case r.Error == nil:
 			t.Errorf("%s is a tool now: take it from this list and from elsewhere in lib/coordinator/oldnames.go", name)

@@ -160,7 +160,7 @@ func TestMCPSelectElement(t *testing.T) {
 				t.Errorf("the box is %v", box)
 			}
 			got := m.MustTool("browser_evaluate", `{"target":%q,"function":"(el) => el.innerText"}`, selector)
-			if want := fmt.Sprintf("### Result\n%q\n", c.text); !strings.HasPrefix(got.Text(), want) {
+			if want := fmt.Sprintf("### Result\n%q", c.text); !strings.HasPrefix(got.Text(), want) {
 				t.Errorf("%s is\n%s, want %s", selector, got.Text(), want)
 			}
 		})

@@ -182,7 +182,7 @@ func testMCPText(t *testing.T, m member, site *website) {
 	m.did("browser_navigate", `{"url":%q}`, site.url+"/parts")
 	contains(t, "the Markdown", m.did("browser_get_markdown", `{}`).Text(),
 		[]string{"```markdown\n# Whole", "[The next](" + site.url + "/base/next)", "In the shadow: **Slotted**",
-			"## In a frame", "The end.", "- Page Title: Parts"},
+			"## In a frame", "The end."},
 		[]string{"unseen", "attachShadow", "Inner"})
 	contains(t, "the Markdown of a part", m.did("browser_get_markdown", `{"selector":"#links"}`).Text(),
 		[]string{"## Links\n\n[The next]("}, []string{"Whole", "The end"})

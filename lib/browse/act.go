@@ -413,6 +413,48 @@ func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time
 	}
 }
 
+// Address is that of the page.
+func (t *Tab) Address(context.Context) string { return t.Seen().URL }
+
+// Holds reports whether a function in the page returns something that is true. What it throws is a Thrown.
+func (t *Tab) Holds(ctx context.Context, function string) (bool, error) {
+	value, _, err := t.Evaluate(ctx, function, "")
+	switch {
+	case isPassing(err):
+		return false, nil
+	case err == nil && t.HasDialog():
+		return false, errDialog
+	}
+	return err == nil && IsTrue(value), err
+}
+
+// IsTrue reports whether a value that Evaluate has returned is true in a condition.
+func IsTrue(value string) bool {
+	return !slices.Contains([]string{"false", "null", "undefined", "0", "-0", "NaN", `""`, "0n", ""}, value) &&
+		!strings.HasPrefix(value, "undefined ")
+}
+
+// IsLoaded reports whether the page is as far as domcontentloaded or load; or, for idle, loaded and without a request.
+func (t *Tab) IsLoaded(_ context.Context, state string) (bool, error) {
+	if err := t.gone(); err != nil {
+		return false, err
+	}
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	switch {
+	case t.dialog != nil:
+		return false, errDialog
+	case t.isLeaving() || !t.parsed:
+		return false, nil
+	case state == "domcontentloaded":
+		return true, nil
+	}
+	under := slices.ContainsFunc(t.traffic.all, func(r *Request) bool {
+		return !r.Done && r.loader == t.loader && r.Type != "websocket" && r.Type != "eventsource"
+	})
+	return t.loaded && (state == "load" || !under), nil
+}
+
 // HasText reports whether a text is visible in the page.
 func (t *Tab) HasText(ctx context.Context, text string) (bool, error) {
 	p, err := t.firstWith(ctx, "hasText", map[string]any{"want": text})

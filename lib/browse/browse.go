@@ -293,6 +293,7 @@ func (b *Browser) wait(ctx context.Context, is func() bool) error {
 type TabState struct {
 	Number         int // of the tab among those of this connection, from 1; it stays the same
 	URL, Title     string
+	Label          string // by which an agent names it; "": none
 	Current        bool
 	Crashed, Blank bool
 }
@@ -315,7 +316,7 @@ func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
 			}
 		}
 		url := cmp.Or(t.addressLocked(), t.starting[t.main.id].url)
-		all = append(all, TabState{t.number, url, t.title, t == b.current, t.crashed, url == "about:blank"})
+		all = append(all, TabState{t.number, url, t.title, t.label, t == b.current, t.crashed, url == "about:blank"})
 	}
 	return all
 }
@@ -404,6 +405,36 @@ func (b *Browser) Select(ctx context.Context, index int) error {
 	b.mu.Unlock()
 	b.conn.Begin(t.main.session, "Page.bringToFront", nil, nil)
 	return nil
+}
+
+// Label gives the tab at an index a label; -1: the current one.
+func (b *Browser) Label(index int, label string) error {
+	t := b.at(index)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if index == -1 {
+		t = b.current
+	}
+	if t == nil {
+		return errClosed
+	}
+	for _, other := range b.tabs {
+		if other.label == label {
+			other.label = ""
+		}
+	}
+	t.label = label
+	return nil
+}
+
+// Labels are those of the tabs, by index; "": it has none.
+func (b *Browser) Labels() (all []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.tabs {
+		all = append(all, t.label)
+	}
+	return all
 }
 
 // CloseTab closes the tab at an index; -1: the current one.

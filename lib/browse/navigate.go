@@ -319,18 +319,22 @@ func (t *Tab) within(ctx context.Context, most time.Duration, is func() bool) er
 	return t.b.wait(inner, is)
 }
 
-// Back goes to the page before in the history.
-func (t *Tab) Back(ctx context.Context) error {
+// Go goes back in the history, or forward.
+func (t *Tab) Go(ctx context.Context, forward bool) error {
 	all, err := do(ctx, t, t.main.session, page.GetNavigationHistory, proto.Empty{})
 	if err != nil {
 		return err
 	}
-	if all.CurrentIndex < 1 {
-		return errors.New("there is no page before this one in the history")
+	where, to := "before", int(all.CurrentIndex)-1
+	if forward {
+		where, to = "after", to+2
 	}
-	before := all.Entries[all.CurrentIndex-1]
-	if isFile(before.URL) {
-		if err := t.b.openFile(ctx, before.URL); err != nil {
+	if to < 0 || to >= len(all.Entries) {
+		return fmt.Errorf("there is no page %s this one in the history", where)
+	}
+	entry := all.Entries[to]
+	if isFile(entry.URL) {
+		if err := t.b.openFile(ctx, entry.URL); err != nil {
 			return err
 		}
 	}
@@ -340,13 +344,29 @@ func (t *Tab) Back(ctx context.Context) error {
 	since := t.mark()
 	defer t.stopIfStuck()()
 	_, err = do(ctx, t, t.main.session, page.NavigateToHistoryEntry,
-		page.NavigateToHistoryEntryParams{EntryID: before.ID})
-	if errors.Is(err, errDialog) {
-		return nil
-	}
-	if err != nil {
+		page.NavigateToHistoryEntryParams{EntryID: entry.ID})
+	return t.hasBegun(ctx, err, "the page "+where, since)
+}
+
+// Reload loads the page again.
+func (t *Tab) Reload(ctx context.Context) error {
+	if err := t.unstick(); err != nil {
 		return err
 	}
-	return t.awaitLoad(ctx, "the page before", func() bool { return t.navigations > since.navigations },
+	since := t.mark()
+	defer t.stopIfStuck()()
+	_, err := do(ctx, t, t.main.session, page.Reload, page.ReloadParams{})
+	return t.hasBegun(ctx, err, "the page", since)
+}
+
+// hasBegun waits for the document of a navigation that the browser has begun, unless with this error.
+func (t *Tab) hasBegun(ctx context.Context, err error, what string, since mark) error {
+	switch {
+	case errors.Is(err, errDialog): // beforeunload asks; who answers it goes on
+		return nil
+	case err != nil && !isPassing(err):
+		return err
+	}
+	return t.awaitLoad(ctx, what, func() bool { return t.navigations > since.navigations },
 		func() bool { return false })
 }

@@ -28,7 +28,7 @@ func (r *Route) answers() bool { return r.Status != 0 || r.Body != nil }
 // AddRoute adds a route for all tabs. The latest one that matches is the one that holds.
 func (b *Browser) AddRoute(r Route) error {
 	var err error
-	if r.matches, err = glob(r.Pattern); err != nil {
+	if r.matches, err = Glob(r.Pattern); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -173,9 +173,9 @@ func pairs(headers []Header) []map[string]string {
 	return all
 }
 
-// glob is a pattern of addresses: * is anything but a slash, ** anything, {a,b} one of
+// Glob is a pattern of addresses: * is anything but a slash, ** anything, {a,b} one of
 // several, and \ takes the next character as it is.
-func glob(pattern string) (*regexp.Regexp, error) {
+func Glob(pattern string) (*regexp.Regexp, error) {
 	var re strings.Builder
 	re.WriteString("^")
 	group := false

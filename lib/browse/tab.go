@@ -20,6 +20,7 @@ type Tab struct {
 	main   *target
 	parts  []*target // frames of other sites
 	number int
+	label  string          // by which an agent names it; "": none
 	begun  bool            // its renderer has answered
 	hidden bool            // an agent does not see it: see hidden.go
 	paused func(cdp.Event) // handles the events of the Fetch domain; must not wait

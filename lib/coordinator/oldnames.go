@@ -45,11 +45,8 @@ var elsewhere = map[string]string{
 	"browser_keydown":             key,
 	"browser_keyup":               key,
 	"browser_press_sequentially":  "browser_type types key by key, with slowly",
-	"browser_reload":              "browser_navigate with the page's address loads it again",
-	"browser_navigate_forward":    "browser_evaluate with () => history.forward() goes forward",
 	"browser_fill":                "browser_type fills a field, browser_fill_form several",
 	"browser_open":                "browser_navigate opens a page",
 	"browser_goto":                "browser_navigate opens a page",
-	"browser_scroll":              "tools scroll to their element, and browser_press_key scrolls with PageDown",
 	"browser_install":             "bmcp uses the browsers that are installed, which coordinator_list_browsers lists",
 }

@@ -181,7 +181,7 @@ func TestRequests(t *testing.T) {
 		{"tools/call", `{"name":"browser_clik"}`, `there is no tool \"browser_clik\"`},
 		{"tools/call", `{"name":"browser_navigate"}`, `there is no tool \"browser_navigate\"`},
 		{"tools/call", `{"name":"browser_click","arguments":{"target":["a"]}}`, "target must be a text"},
-		{"tools/call", `{"name":"browser_wait_for"}`, "one of time, text and textGone is needed"},
+		{"tools/call", `{"name":"browser_wait_for"}`, "one of time, text, textGone, url, load and function is needed"},
 		{"tools/call", `{"name":"browser_downloads","arguments":{"action":"list"}}`, "cannot read the downloads: "},
 	} {
 		if got := string(h.ask(c.method, c.params).Raw); !strings.Contains(got, c.want) {

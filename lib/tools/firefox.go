@@ -21,14 +21,11 @@ var onFirefox = map[string]runner{
 	"browser_navigate": with(func(ctx context.Context, r *reply, a struct{ URL string }) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error { return r.openInFirefox(ctx, b, a.URL) })
 	}),
-	"browser_navigate_back": with(func(ctx context.Context, r *reply, _ none) error {
-		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			err := b.Back(ctx)
-			if err == nil {
-				r.did("Went back")
-			}
-			return err
-		})
+	"browser_navigate_back":    leavesInFirefox(back),
+	"browser_navigate_forward": leavesInFirefox(forward),
+	"browser_reload":           leavesInFirefox(reload),
+	"browser_scroll": with(func(ctx context.Context, r *reply, a scrollArguments) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error { return r.scrolls(ctx, b, a) })
 	}),
 	"browser_snapshot": with(func(ctx context.Context, r *reply, a snapshotArguments) error {
 		return r.inFirefox(ctx, pageState, func(b *firefox.Browser) error { return r.sees(ctx, b, a) })
@@ -171,27 +168,29 @@ var onFirefox = map[string]runner{
 	}),
 	"browser_tabs": with(func(ctx context.Context, r *reply, a tabsArguments) error {
 		r.showTabs = true
-		index, err := a.index()
+		b, err := r.reachFirefox(ctx, noPage)
 		if err != nil {
 			return err
 		}
-		b, err := r.reachFirefox(ctx, noPage)
+		index, gives, err := a.index(b)
 		if err != nil {
 			return err
 		}
 		switch a.Action {
 		case "new":
-			if err := b.New(ctx); err != nil || a.URL == "" {
-				return err
+			if err = b.New(ctx); err == nil && a.URL != "" {
+				err = r.openInFirefox(ctx, b, a.URL)
 			}
-			return r.openInFirefox(ctx, b, a.URL)
 		case "select":
 			r.page = pageState
-			return b.Select(ctx, index)
+			err = b.Select(ctx, index)
 		case "close":
 			return b.CloseTab(ctx, index)
 		}
-		return nil
+		if gives && err == nil {
+			err = b.Label(index, a.Label)
+		}
+		return err
 	}),
 	"browser_close": with(func(ctx context.Context, r *reply, _ none) error {
 		r.showTabs = true
@@ -201,16 +200,11 @@ var onFirefox = map[string]runner{
 		}
 		return b.CloseTab(ctx, -1)
 	}),
-	"browser_wait_for": with(func(ctx context.Context, r *reply, a struct {
-		Time           *float64
-		Text, TextGone string
-	}) error {
-		if err := awaited(a.Time, a.Text, a.TextGone); err != nil {
+	"browser_wait_for": with(func(ctx context.Context, r *reply, a waitArguments) error {
+		if err := a.check(); err != nil {
 			return err
 		}
-		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			return r.awaits(ctx, b, a.Time, a.Text, a.TextGone)
-		})
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error { return r.awaits(ctx, b, a) })
 	}),
 	"browser_handle_dialog": with(func(ctx context.Context, r *reply, a struct {
 		Accept     bool
@@ -222,6 +216,16 @@ var onFirefox = map[string]runner{
 		}
 		return b.HandleDialog(ctx, a.Accept, a.PromptText)
 	}),
+}
+
+// leavesInFirefox is leaves for a Firefox.
+func leavesInFirefox(do func(ctx context.Context, r *reply, t leaving) error) runner {
+	return with(func(ctx context.Context, r *reply, _ none) error {
+		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
+			r.opens = true
+			return do(ctx, r, b)
+		})
+	})
 }
 
 // openInFirefox loads an address, but none of the browser's own or of a file.
@@ -313,7 +317,7 @@ func (s *Server) connectFirefox(ctx context.Context) (*firefox.Browser, error) {
 func (r *reply) firefoxTabs(ctx context.Context) []string {
 	var all []browse.TabState
 	for _, t := range r.firefox.Tabs(ctx) {
-		all = append(all, browse.TabState{URL: t.URL, Title: t.Title, Current: t.Current})
+		all = append(all, browse.TabState{URL: t.URL, Title: t.Title, Label: t.Label, Current: t.Current})
 	}
 	return tabLines(all)
 }

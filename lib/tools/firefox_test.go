@@ -85,11 +85,17 @@ func pagesOf(t *testing.T, firefox int) (pids []int) {
 	return pids
 }
 
+// TestPagesAndTabs, on a Firefox.
+func TestPagesAndTabsFirefox(t *testing.T) {
+	endpoint, _ := startFirefox(t)
+	usePages(serveWith(t, Options{BiDi: endpoint}), newSite(t))
+}
+
 // TestMatrix, on one Firefox. It is not parallel: the Chromes of other tests have a higher
 // priority than all but its main thread.
 func TestMatrixFirefox(t *testing.T) {
 	m := matrix{site: matrixSite(t), second: 2 * time.Second,
-		expected: regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page to go back to`)}
+		expected: regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page (before|after) this one`)}
 	site := m.site
 	m.calls = slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return onFirefox[c[0]] == nil })
 	for name := range onFirefox {

@@ -63,14 +63,75 @@ func (r *reply) toldOpen(opened string, err error, asks bool) error {
 	return nil
 }
 
-func back(ctx context.Context, r *reply, _ none) error {
+// leaving is what goes to another document: a page of Chromium, or of Firefox.
+type leaving interface {
+	Go(ctx context.Context, forward bool) error
+	Reload(ctx context.Context) error
+}
+
+func back(ctx context.Context, r *reply, t leaving) error {
+	return r.went(t.Go(ctx, false), "Went back")
+}
+
+func forward(ctx context.Context, r *reply, t leaving) error {
+	return r.went(t.Go(ctx, true), "Went forward")
+}
+
+func reload(ctx context.Context, r *reply, t leaving) error {
+	return r.went(t.Reload(ctx), "Loaded the page again")
+}
+
+func (r *reply) went(err error, how string) error {
+	if err == nil {
+		r.did("%s", how)
+	}
+	return err
+}
+
+// leaves is a tool that goes to another document.
+func leaves(do func(ctx context.Context, r *reply, t leaving) error) runner {
+	return with(func(ctx context.Context, r *reply, _ none) error {
+		t, err := r.act(ctx)
+		if err != nil {
+			return err
+		}
+		r.page, r.opens = pageChanges, true
+		return do(ctx, r, t)
+	})
+}
+
+type scrollArguments struct {
+	Target    browse.Target
+	Direction string
+	Pixels    *int
+}
+
+// scrolling is what scrolls: a page of Chromium, or of Firefox.
+type scrolling interface {
+	Scroll(ctx context.Context, o browse.ScrollOptions) (browse.Scrolled, error)
+}
+
+func scroll(ctx context.Context, r *reply, a scrollArguments) error {
 	t, err := r.act(ctx)
 	if err != nil {
 		return err
 	}
-	r.page = pageChanges
-	if err = t.Back(ctx); err == nil {
-		r.did("Went back")
+	r.page, r.acts = pageChanges, true
+	return r.scrolls(ctx, t, a)
+}
+
+// scrolls scrolls, and says what has moved.
+func (r *reply) scrolls(ctx context.Context, t scrolling, a scrollArguments) error {
+	switch {
+	case a.Direction == "" && a.Target == "":
+		return errors.New("direction is missing: up, down, left, right, top or bottom; or a target, to which is scrolled")
+	case a.Pixels != nil && (a.Direction == "" || a.Direction == "top" || a.Direction == "bottom"):
+		return errors.New("pixels are for the directions up, down, left and right")
+	}
+	r.proven = true
+	s, err := t.Scroll(ctx, browse.ScrollOptions(a))
+	if err == nil {
+		r.did("%s", s.Sentence(a.Direction))
 	}
 	return err
 }
@@ -143,11 +204,13 @@ func findText(ctx context.Context, r *reply, a struct{ Text, Regex, Filename str
 	return r.text(ctx, a.Filename, fenced("yaml", found), found)
 }
 
-func waitFor(ctx context.Context, r *reply, a struct {
-	Time           *float64
-	Text, TextGone string
-}) error {
-	if err := awaited(a.Time, a.Text, a.TextGone); err != nil {
+type waitArguments struct {
+	Time                                *float64
+	Text, TextGone, URL, Load, Function string
+}
+
+func waitFor(ctx context.Context, r *reply, a waitArguments) error {
+	if err := a.check(); err != nil {
 		return err
 	}
 	t, err := r.act(ctx)
@@ -155,29 +218,33 @@ func waitFor(ctx context.Context, r *reply, a struct {
 		return err
 	}
 	r.page = pageChanges
-	return r.awaits(ctx, t, a.Time, a.Text, a.TextGone)
+	return r.awaits(ctx, t, a)
 }
 
-// awaiting is what waits for a text: a page of Chromium, or of Firefox.
+// awaiting is what waits: a page of Chromium, or of Firefox.
 type awaiting interface {
 	AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error
+	Address(ctx context.Context) string
+	IsLoaded(ctx context.Context, state string) (bool, error)
+	Holds(ctx context.Context, function string) (bool, error)
 }
 
-// awaited returns an error if there is nothing to wait for.
-func awaited(seconds *float64, text, gone string) error {
+// check returns an error if there is nothing to wait for.
+func (a *waitArguments) check() error {
 	switch {
-	case seconds == nil && text == "" && gone == "":
-		return errors.New("one of time, text and textGone is needed")
-	case text != "" && isBlank(text) || gone != "" && isBlank(gone):
+	case *a == waitArguments{}:
+		return errors.New("one of time, text, textGone, url, load and function is needed")
+	case a.Text != "" && isBlank(a.Text) || a.TextGone != "" && isBlank(a.TextGone):
 		return errors.New("a text of spaces alone cannot be waited for")
 	}
-	return cmp.Or(isTooLong(text), isTooLong(gone))
+	return cmp.Or(isTooLong(a.Text), isTooLong(a.TextGone))
 }
 
-// awaits waits for a time, until a text is gone, and until another one is there.
-func (r *reply) awaits(ctx context.Context, t awaiting, seconds *float64, text, gone string) error {
-	if seconds != nil {
-		wait := time.Duration(min(*seconds, r.server.of(maxWait).Seconds()) * float64(time.Second))
+// awaits waits for all that is asked for, one after the other.
+func (r *reply) awaits(ctx context.Context, t awaiting, a waitArguments) error {
+	most := r.server.of(maxWait)
+	if a.Time != nil {
+		wait := time.Duration(min(*a.Time, most.Seconds()) * float64(time.Second))
 		select {
 		case <-time.After(wait):
 			r.say("Waited for %v", wait)
@@ -185,44 +252,128 @@ func (r *reply) awaits(ctx context.Context, t awaiting, seconds *float64, text, 
 			return context.Cause(ctx)
 		}
 	}
-	if gone != "" {
-		if err := t.AwaitText(ctx, gone, false, r.server.of(maxWait)); err != nil {
+	if a.URL != "" {
+		matches, err := browse.Glob(a.URL)
+		if err != nil {
 			return err
 		}
-		r.say("The text %q is gone", gone)
+		err = poll(ctx, most, func() (bool, error) { return matches.MatchString(t.Address(ctx)), nil })
+		if err != nil {
+			return fmt.Errorf("the address is %s, which does not match %s: %w", address(t.Address(ctx)), a.URL, err)
+		}
+		r.say("The address is %s", address(t.Address(ctx)))
 	}
-	if text != "" {
-		if err := t.AwaitText(ctx, text, true, r.server.of(maxWait)); err != nil {
+	if a.Load != "" {
+		if err := r.awaitLoad(ctx, t, a.Load, most); err != nil {
+			return fmt.Errorf("the page has not come to %s: %w", a.Load, err)
+		}
+		r.say("The page has come to %s", a.Load)
+	}
+	if a.TextGone != "" {
+		if err := t.AwaitText(ctx, a.TextGone, false, most); err != nil {
 			return err
 		}
-		r.say("The text %q is there", text)
+		r.say("The text %q is gone", a.TextGone)
 	}
+	if a.Text != "" {
+		if err := t.AwaitText(ctx, a.Text, true, most); err != nil {
+			return err
+		}
+		r.say("The text %q is there", a.Text)
+	}
+	if a.Function == "" {
+		return nil
+	}
+	var threw *browse.Thrown // the page may not be ready for it
+	err := poll(ctx, most, func() (is bool, err error) {
+		threw = nil
+		if is, err = t.Holds(ctx, a.Function); errors.As(err, &threw) {
+			err = nil
+		}
+		return is, err
+	})
+	switch {
+	case err != nil && threw != nil:
+		return threw
+	case err != nil:
+		return fmt.Errorf("the function has returned nothing that is true: %w", err)
+	}
+	r.say("The function has returned what is true")
 	return nil
 }
 
-type tabsArguments struct {
-	Action, URL string
-	Index       *float64
+// idleTime is how long a page sends no request that is taken for idle.
+const idleTime = 500 * time.Millisecond
+
+// awaitLoad waits until a page has come so far.
+func (r *reply) awaitLoad(ctx context.Context, t awaiting, state string, most time.Duration) error {
+	var since time.Time
+	return poll(ctx, most, func() (bool, error) {
+		is, err := t.IsLoaded(ctx, state)
+		if !is {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		}
+		return is && (state != "idle" || time.Since(since) >= idleTime), err
+	})
 }
 
-// index is that of the tab that is meant; -1: the current one.
-func (a *tabsArguments) index() (int, error) {
-	index := -1
-	if a.Index != nil {
-		index = int(*a.Index)
+// poll waits until something is so.
+func poll(ctx context.Context, most time.Duration, is func() (bool, error)) error {
+	for end := time.Now().Add(most); ; {
+		so, err := is()
+		switch {
+		case so || err != nil:
+			return err
+		case time.Now().After(end):
+			return fmt.Errorf("that was waited for %v", most)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	if a.Action == "select" && index < 0 {
-		return 0, errors.New("index is missing: browser_tabs with the action list shows the tabs")
+}
+
+type tabsArguments struct {
+	Action, URL, Label string
+	Index              *float64
+}
+
+// labelled is what has tabs with labels: Chromium, or Firefox.
+type labelled interface {
+	Labels() []string
+	Label(index int, label string) error
+}
+
+// index is that of the tab that is meant; -1: the current one. Gives is that it is to get the label.
+func (a *tabsArguments) index(b labelled) (index int, gives bool, err error) {
+	switch index = -1; {
+	case a.Index != nil:
+		return int(*a.Index), a.Label != "", nil
+	case a.Action == "new" || a.Action == "" || a.Action == "list":
+		return index, a.Label != "", nil
+	case a.Label != "":
+		all := b.Labels()
+		if index = slices.Index(all, a.Label); index < 0 {
+			all = slices.DeleteFunc(all, func(l string) bool { return l == "" })
+			return 0, false, fmt.Errorf("no tab is called %q, or it was closed: browser_tabs with an index or new gives "+
+				"a tab its label, and there are %q", a.Label, all)
+		}
+	case a.Action == "select":
+		return 0, false, errors.New("index or label is missing: browser_tabs with the action list shows the tabs")
 	}
-	return index, nil
+	return index, false, nil
 }
 
 func tabs(ctx context.Context, r *reply, a tabsArguments) error {
-	index, err := a.index()
+	b, err := r.reach(ctx)
 	if err != nil {
 		return err
 	}
-	b, err := r.reach(ctx)
+	index, gives, err := a.index(b)
 	if err != nil {
 		return err
 	}
@@ -248,8 +399,11 @@ func tabs(ctx context.Context, r *reply, a tabsArguments) error {
 			return err
 		}
 	}
+	if gives && a.Action != "close" {
+		err = b.Label(index, a.Label)
+	}
 	r.showTabs = true
-	return nil
+	return err
 }
 
 // close closes the tab at an index; -1: the current one.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -511,7 +512,11 @@ func tabLines(tabs []browse.TabState) (lines []string) {
 		if t.Current {
 			current = "(current) "
 		}
-		lines = append(lines, fmt.Sprintf("- %d: %s[%s](%s)", i, current, clipped(t.Title, maxTitle), address(t.URL)))
+		line := fmt.Sprintf("- %d: %s[%s](%s)", i, current, clipped(t.Title, maxTitle), address(t.URL))
+		if t.Label != "" {
+			line += " label " + strconv.Quote(t.Label)
+		}
+		lines = append(lines, line)
 	}
 	if lines == nil {
 		lines = []string{"No open tabs. Navigate to a URL to create one."}

@@ -80,7 +80,8 @@ func (s *Tools) Find(name string) (Tool, error) {
 // synonyms are the words that other programs have for our tools. What stands after them means the same.
 var synonyms = map[string]string{
 	"back": "navigate_back", "console": "console_messages", "content": "get_dom", "cookies": "cookie_list",
-	"dom": "get_dom", "eval": "evaluate", "fill": "type", "go_back": "navigate_back", "goto": "navigate",
+	"dom": "get_dom", "eval": "evaluate", "fill": "type", "forward": "navigate_forward", "go_back": "navigate_back",
+	"go_forward": "navigate_forward", "goto": "navigate", "refresh": "reload", "scrollintoview": "scroll",
 	"html": "get_dom", "js": "evaluate", "markdown": "get_markdown", "open": "navigate", "pdf": "pdf_save",
 	"press": "press_key", "requests": "network_requests", "screenshot": "take_screenshot", "select": "select_option",
 	"text": "get_markdown", "visit": "navigate",
@@ -88,16 +89,11 @@ var synonyms = map[string]string{
 
 // hints say how our tools do what is a tool of other programs. Each begins with a tool.
 var hints = map[string]string{
-	"check":            "click toggles a checkbox, and fill_form with type=checkbox and value=true checks it",
-	"dblclick":         "click with doubleClick=true clicks twice",
-	"forward":          "evaluate '() => history.forward()' goes forward",
-	"navigate_forward": "evaluate '() => history.forward()' goes forward",
-	"refresh":          "navigate with the page's address loads it again",
-	"reload":           "navigate with the page's address loads it again",
-	"scroll":           "mouse_wheel scrolls, and other tools scroll to their element",
-	"uncheck":          "click toggles a checkbox, and fill_form with type=checkbox and value=false unchecks it",
-	"upload":           "click opens a file chooser, and file_upload gives it files",
-	"wait":             "wait_for waits for a text, and with time=SECONDS for a time",
+	"check":    "click toggles a checkbox, and fill_form with type=checkbox and value=true checks it",
+	"dblclick": "click with doubleClick=true clicks twice",
+	"uncheck":  "click toggles a checkbox, and fill_form with type=checkbox and value=false unchecks it",
+	"upload":   "click opens a file chooser, and file_upload gives it files",
+	"wait":     "wait_for waits for a text, and with time=SECONDS for a time",
 }
 
 // UnknownError is the error of a tool that is not there.

@@ -144,7 +144,6 @@ func TestWrongWords(t *testing.T) {
 		{`screensh`, `there is no tool "screensh": did you mean take_screenshot?`, ""},
 		{`check e3`, `there is no tool "check": click toggles a checkbox, and fill_form with type=checkbox and ` +
 			`value=true checks it`, ""},
-		{`reload`, `there is no tool "reload": navigate with the page's address loads it again`, ""},
 		{`fly`, `there is no tool "fly"`, ""},
 		{`click`, `click: the argument target is missing`, "click TARGET [doubleClick=true|false] " +
 			"[button=left|right|middle] [ARGUMENT=VALUE…]"},
@@ -318,8 +317,8 @@ func TestComplete(t *testing.T) {
 	t.Parallel()
 	all := builtin(t)
 	for _, c := range []struct{ before, word, want string }{
-		{"", "navi", "navigate navigate_back"},
-		{"", "browser_navi", "browser_navigate browser_navigate_back"},
+		{"", "navi", "navigate navigate_back navigate_forward"},
+		{"", "browser_navi", "browser_navigate browser_navigate_back browser_navigate_forward"},
 		{"click", "", "target= doubleClick= button= modifiers= element="},
 		{"click e5", "b", "button="},
 		{"click e5", "r", "right"},
@@ -327,8 +326,8 @@ func TestComplete(t *testing.T) {
 		{"click e5 button=left", "b", ""},
 		{"click e5 modifiers=Alt", "m", "middle modifiers="},
 		{"click e5", "doubleClick=t", "doubleClick=true"},
-		{"tabs", "", "list new close select action= index= url="},
-		{"tabs select", "", "index= url="},
+		{"tabs", "", "list new close select action= index= url= label="},
+		{"tabs select", "", "index= url= label="},
 		{"emulate_media", "contrast=", "contrast=more contrast=no-preference"},
 		{"emulate_media", "d", "dark"},
 		{"fly", "", ""},

@@ -159,6 +159,22 @@ func (b *Browser) Hover(ctx context.Context, target browse.Target) (string, erro
 		[]action{{"type": "pointerMove", "x": int(at.x), "y": int(at.y)}})
 }
 
+// Scroll scrolls.
+func (b *Browser) Scroll(ctx context.Context, o browse.ScrollOptions) (s browse.Scrolled, err error) {
+	at, err := b.tab(ctx)
+	var find any
+	if err == nil && o.Target != "" {
+		var p place
+		if p, _, _, err = b.ready(ctx, o.Target); err == nil {
+			at, find = p.context, p.find
+		}
+	}
+	if err == nil {
+		err = b.run(ctx, at, "scroll", o.ScrollArguments(find), &s)
+	}
+	return s, err
+}
+
 // Choose chooses options of a select, by label or value, and returns the labels.
 func (b *Browser) Choose(ctx context.Context, target browse.Target, values []string) (what string, labels []string,
 	err error) {
@@ -229,6 +245,31 @@ func (b *Browser) AwaitText(ctx context.Context, text string, wanted bool, most 
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// Address is that of the page.
+func (b *Browser) Address(ctx context.Context) string { return b.State(ctx).URL }
+
+// Holds reports whether a function in the page returns something that is true. What it throws is a browse.Thrown.
+func (b *Browser) Holds(ctx context.Context, function string) (bool, error) {
+	value, err := b.Evaluate(ctx, function, "")
+	if err == nil && b.Dialog() != nil {
+		return false, errors.New("a dialog is open")
+	}
+	return err == nil && browse.IsTrue(value), err
+}
+
+// IsLoaded reports whether the page is as far as domcontentloaded or load.
+func (b *Browser) IsLoaded(ctx context.Context, state string) (loaded bool, err error) {
+	switch {
+	case state == "idle":
+		return false, errors.New("what Firefox requests is not known: load is load or domcontentloaded there")
+	case b.State(ctx).Leaving != "":
+		return false, nil
+	case state == "domcontentloaded":
+		return b.Holds(ctx, "document.readyState !== 'loading'")
+	}
+	return b.Holds(ctx, "document.readyState === 'complete'")
 }
 
 // Screenshot is a picture of the viewport, the whole page or an element.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -53,6 +54,7 @@ type Browser struct {
 	empty   map[string]int    // the status that a tab's latest navigation has no page by
 	begun   map[string]int    // how many navigations there were in a tab
 	shown   map[string]shown  // what a tab has shown
+	labels  map[string]string // of tabs, by which an agent names them
 	opened  map[string]int    // which tab it was of all that have been opened, from 1
 	count   int               // of tabs that have been opened
 	begins  int               // how many downloads pages have begun
@@ -71,7 +73,7 @@ type Dialog struct{ Type, Message string }
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
 	b := &Browser{second: cmp.Or(second, time.Second), dialogs: map[string]Dialog{},
 		loading: map[string]string{}, empty: map[string]int{}, begun: map[string]int{},
-		shown: map[string]shown{}, opened: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{},
+		shown: map[string]shown{}, labels: map[string]string{}, opened: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{},
 		nextRef: 1}
 	conn, err := bidi.Dial(ctx, url, b.event)
 	if err != nil {
@@ -145,6 +147,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 		delete(b.begun, tab)
 		delete(b.shown, tab)
 		delete(b.opened, tab)
+		delete(b.labels, tab)
 		delete(b.parents, tab)
 		delete(b.mute, tab)
 		i := slices.Index(b.tabs, tab)
@@ -210,6 +213,7 @@ func (b *Browser) wait(ctx context.Context, is func() bool) error {
 // Tab is a tab as lists show it.
 type Tab struct {
 	State
+	Label   string // by which an agent names it; "": none
 	Current bool
 }
 
@@ -222,10 +226,15 @@ func (b *Browser) Tabs(ctx context.Context) []Tab {
 	var asked sync.WaitGroup // all at once: some may not answer
 	for i, tab := range tabs {
 		asked.Go(func() {
-			all[i] = Tab{b.state(ctx, tab), tab == current}
+			all[i] = Tab{State: b.state(ctx, tab), Current: tab == current}
 		})
 	}
 	asked.Wait()
+	for i, label := range b.Labels() {
+		if i < len(all) {
+			all[i].Label = label
+		}
+	}
 	return all
 }
 
@@ -318,6 +327,29 @@ func (b *Browser) Select(ctx context.Context, index int) error {
 	b.current = tab
 	b.mu.Unlock()
 	return b.activate(ctx, tab)
+}
+
+// Label gives the tab with an index a label; -1: the current one.
+func (b *Browser) Label(index int, label string) error {
+	tab, err := b.at(index)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.labels, func(_, other string) bool { return other == label })
+	b.labels[tab] = label
+	return nil
+}
+
+// Labels are those of the tabs, by index; "": it has none.
+func (b *Browser) Labels() (all []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, tab := range b.tabs {
+		all = append(all, b.labels[tab])
+	}
+	return all
 }
 
 // CloseTab closes the tab with an index; -1: the current one.
@@ -492,8 +524,26 @@ func (b *Browser) unloaded(ctx context.Context, tab, address string) error {
 		b.of(navigateTimeout))
 }
 
-// Back goes back in the history of the tab.
-func (b *Browser) Back(ctx context.Context) error {
+// Go goes back in the history of the tab, or forward.
+func (b *Browser) Go(ctx context.Context, forward bool) error {
+	delta, where := -1, "before"
+	if forward {
+		delta, where = 1, "after"
+	}
+	err := b.leave(ctx, "browsingContext.traverseHistory", map[string]any{"delta": delta})
+	if e := (*bidi.Error)(nil); errors.As(err, &e) {
+		return fmt.Errorf("there is no page %s this one in the history", where)
+	}
+	return err
+}
+
+// Reload loads the page again.
+func (b *Browser) Reload(ctx context.Context) error {
+	return b.leave(ctx, "browsingContext.reload", map[string]any{"wait": "interactive"})
+}
+
+// leave has the tab show another document.
+func (b *Browser) leave(ctx context.Context, method string, params map[string]any) error {
 	tab, err := b.tab(ctx)
 	if err != nil {
 		return err
@@ -502,10 +552,8 @@ func (b *Browser) Back(ctx context.Context) error {
 		return b.late(tab, answerPatience)
 	}
 	since := b.mark(tab)
-	err = b.call(ctx, tab, "browsingContext.traverseHistory", map[string]any{"context": tab, "delta": -1}, nil)
-	if e := (*bidi.Error)(nil); errors.As(err, &e) {
-		return errors.New("there is no page to go back to")
-	}
+	params["context"] = tab
+	_, err = b.orDialog(ctx, tab, func() error { return b.call(ctx, tab, method, params, nil) })
 	if err != nil {
 		return err
 	}

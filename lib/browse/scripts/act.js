@@ -310,6 +310,32 @@ function box({ target }) {
   return { x: r.x, y: r.y, width: r.width, height: r.height, what: describe(el) }
 }
 
+// ways are the directions of scrolling.
+const ways = { up: [0, -1], down: [0, 1], left: [-1, 0], right: [1, 0], top: [0, -1], bottom: [0, 1] }
+
+// scroll scrolls an element into view; in a direction, what is around it or else around the middle of the viewport, by
+// so many pixels or by most of what is seen of it. It returns what has moved, from where, to where, and how far it can.
+async function scroll({ target, direction, pixels }) {
+  const el = target === undefined ? null : only(target)
+  if (el && !direction) {
+    el.scrollIntoView({ block: 'center', inline: 'nearest', behavior: 'instant' })
+    await frame()
+    return { what: describe(el), seen: !!pointIn(el) }
+  }
+  const [x, y] = ways[direction], page = document.scrollingElement ?? rootOf(document)
+  const room = (e) => (x ? e.scrollWidth - e.clientWidth : e.scrollHeight - e.clientHeight)
+  const scrolls = (e) => e === page || room(e) > 0 &&
+    /auto|scroll/.test(getComputedStyle(e)[x ? 'overflowX' : 'overflowY'])
+  let box = el ?? topAt(innerWidth / 2, innerHeight / 2)
+  while (box && !scrolls(box)) box = flatParent(box)
+  box ??= page
+  const at = () => Math.round(x ? box.scrollLeft : box.scrollTop), from = at()
+  const by = ['top', 'bottom'].includes(direction) ? room(box) : pixels ?? 0.9 * (x ? box.clientWidth : box.clientHeight)
+  box.scrollBy({ left: x * by, top: y * by, behavior: 'instant' })
+  await frame()
+  return { what: box === page ? 'the page' : describe(box), from, at: at(), room: room(box) }
+}
+
 // hasText says whether a text is visible in the page.
 function hasText({ want }) {
   const root = rootOf(document), t = root && textsIn(root)
@@ -378,7 +404,7 @@ async function run(name, args) {
 }
 
 const api = {
-  snapshot, html, dom, ready, missed, innerOrigin, fill, choose, checked, focus, box, hasText, settle, rest, page, scale,
+  snapshot, html, dom, ready, missed, innerOrigin, fill, choose, checked, focus, box, scroll, hasText, settle, rest, page, scale,
   takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
   usableFrame, keeps, typed, entered, endTyping,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
