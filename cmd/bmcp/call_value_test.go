@@ -65,15 +65,16 @@ func checkAlone(t *testing.T, w *World, site, dir string) {
 func checkJSON(t *testing.T, w *World, site string) {
 	t.Helper()
 	page := `"page":{"url":"` + site + `/a","title":"Page /a","status":200}}` + "\n"
-	for call, want := range map[string]string{
-		"navigate " + site + "/a":                  `{"result":null,` + page,
-		"evaluate '\"5\"'":                         `{"result":"5",` + page,
-		"evaluate '({a: [1, \"<b>\"]})'":           `{"result":{"a":[1,"<b>"]},` + page,
-		"evaluate '() => {}'":                      `{"result":null,` + page,
-		"get_dom h1":                               `{"result":"<h1>Hello</h1>",` + page,
-		"fetch " + site + "/data":                  `{"result":{"data":"H4sIACBhcmNoaXZlIP8=","mime_type":"appl`,
-		"evaluate '() => { throw Error(\"no\") }'": `{"result":null,"error":"The script threw`,
+	for _, test := range [][2]string{
+		{"navigate " + site + "/a", `{"result":null,` + page},
+		{"evaluate '\"5\"'", `{"result":"5",` + page},
+		{"evaluate '({a: [1, \"<b>\"]})'", `{"result":{"a":[1,"<b>"]},` + page},
+		{"evaluate '() => {}'", `{"result":null,` + page},
+		{"get_dom h1", `{"result":"<h1>Hello</h1>",` + page},
+		{"fetch " + site + "/data", `{"result":{"data":"H4sIACBhcmNoaXZlIP8=","mime_type":"appl`},
+		{"evaluate '() => { throw Error(\"no\") }'", `{"result":null,"error":"The script threw`},
 	} {
+		call, want := test[0], test[1]
 		r := w.Run("sh", "-c", "bmcp call --json "+call)
 		if failed := strings.Contains(want, `"error"`); !strings.HasPrefix(r.Out, want) || (r.Code != 0) != failed {
 			t.Errorf("%s: exit %d, %s%s, want %s", call, r.Code, r.Out, r.Err, want)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/agent/source"
+	"btools/lib/control/api"
 	"btools/lib/coordinator/pending"
 	"btools/lib/coordinator/turns"
 	"btools/lib/jsonrpc"
@@ -52,7 +53,16 @@ type Host struct {
 // NewHost makes what one host talks to, or several. It calls send for each
 // message to a host, in order.
 func (s *Server) NewHost(send front.Send, shared bool) *Host {
-	h := &Host{server: s, name: rand.Text(), initialized: make(chan struct{})}
+	return s.newHost(rand.Text(), send, shared)
+}
+
+// NewCalled makes what one host talks to, whose browser people find by what they call it.
+func (s *Server) NewCalled(called string, send front.Send) front.Host {
+	return s.newHost(api.NameOf(called), send, false)
+}
+
+func (s *Server) newHost(name string, send front.Send, shared bool) *Host {
+	h := &Host{server: s, name: name, initialized: make(chan struct{})}
 	h.handed.Since = time.Now()
 	h.requests.server, h.send = s, send
 	h.table = table{MaxAwaiting: s.Limits.Awaiting, MaxQuestions: s.Limits.Questions, NewKey: rand.Text, Shared: shared}

@@ -48,7 +48,7 @@ func (x *session) besideLocked(who *caller, now time.Time) (other proc.Ancestor,
 func (s *Service) besideOf(who *caller) (other proc.Ancestor, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.sessions[who.key]
+	x := s.findLocked(who)
 	if x == nil {
 		return other, false
 	}

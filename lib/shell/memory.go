@@ -70,9 +70,15 @@ func (m *memory) load() map[string]noted {
 	return all
 }
 
-// find returns the socket of another service that has a session; "": none has.
-func (m *memory) find(key string) string {
-	if n := m.load()[key]; n.runs() && n.Process != m.self.Process {
+// find returns the socket of another service that has the session of a caller, or the one of a program that it names;
+// "": none has.
+func (m *memory) find(who *caller) string {
+	all := m.load()
+	n := all[who.key]
+	if !n.runs() && who.named {
+		n = all[who.byName()]
+	}
+	if n.runs() && n.Process != m.self.Process {
 		return n.Control
 	}
 	return ""

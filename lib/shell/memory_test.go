@@ -35,11 +35,11 @@ func TestMemory(t *testing.T) {
 			n["lost"] = noted{place: dead, Page: "http://a/"}
 			n["unused"] = noted{Why: "it was not used", Since: time.Now()}
 		})
-		if m.find("here") != "" || m.find("lost") != "" || m.find("unused") != "" {
+		if m.find(&caller{key: "here"}) != "" || m.find(&caller{key: "lost"}) != "" || m.find(&caller{key: "unused"}) != "" {
 			t.Error("a session is with another service")
 		}
 		other := memory{path: path, self: dead}
-		if to := other.find("here"); to != "/self" {
+		if to := other.find(&caller{key: "here"}); to != "/self" {
 			t.Errorf("another service finds it at %q", to)
 		}
 		time.Sleep(remembered - time.Minute)

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"btools/lib/control"
+	"btools/lib/lazy"
 	"btools/lib/proc"
 )
 
@@ -81,12 +83,25 @@ var withValue = []string{"-o", "+o", "-O", "+O", "--rcfile", "--init-file", "-C"
 // title returns what a program is called.
 func title(a proc.Ancestor) string { return cmp.Or(a.Title, a.Program) }
 
+// callName returns what people call the session of a program, as a session of bproxy can be called.
+func callName(owner proc.Ancestor) string {
+	const most = 24
+	program := notInName().ReplaceAllString(cmp.Or(title(owner), "process"), "-")
+	return fmt.Sprintf("%s-%d", strings.Trim(program[:min(len(program), most)], "-"), owner.PID)
+}
+
+var notInName = lazy.Regexp(`[^A-Za-z0-9._]+`)
+
+// byName is the key under which the services find the session of a program by what people call it.
+func (c *caller) byName() string { return "called " + c.called }
+
 // caller is whose session a call has.
 type caller struct {
-	key   string // of the session
-	named bool
-	owner proc.Ancestor // of whom the session of a name may have the Identity only
-	owned bool          // by a process: else the session belongs to the user
+	key    string // of the session
+	called string // the session, by people
+	named  bool
+	owner  proc.Ancestor // of whom the session of a name may have the Identity only
+	owned  bool          // by a process: else the session belongs to the user
 	// like is the key of a session of another owner with that name, which the same program has run; "": none.
 	like string
 	// above are the processes above the call, if its session has neither a name nor an owner that was named.
@@ -106,16 +121,17 @@ func (t *Target) of(ctx context.Context) (c caller) {
 	}
 	switch {
 	case c.named:
-		c.key = "name " + t.Session
+		c.called, c.key = t.Session, "name "+t.Session
 	case c.owned:
+		c.called = callName(c.owner)
 		c.key = fmt.Sprintf("process %d %d %s", c.owner.PID, c.owner.Start, c.owner.Boot)
 		if above, _, ok := ownerOf(rest); ok {
 			c.like = fmt.Sprintf("like %s below %d %d %s", title(c.owner), above.PID, above.Start, above.Boot)
 		}
 	case isSeen: // the user of this container
-		c.key = "user " + proc.Boot()
+		c.called, c.key = fmt.Sprint("user-", os.Getuid()), "user "+proc.Boot()
 	default:
-		c.key = "user"
+		c.called, c.key = fmt.Sprint("user-", os.Getuid()), "user"
 	}
 	return c
 }

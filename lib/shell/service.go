@@ -66,7 +66,6 @@ type server struct {
 // session is one that calls have.
 type session struct {
 	caller
-	name    string
 	options []string
 	began   time.Time
 
@@ -147,9 +146,9 @@ type Tools struct {
 
 // Session is a session as sessions lists it.
 type Session struct {
-	Name    string   `json:"name,omitempty"` // "": it belongs to its owner alone
-	Owner   *Owner   `json:"owner"`          // null: the user
-	URL     string   `json:"url,omitempty"`  // of the tab that the latest result was of
+	Name    string   `json:"name"`
+	Owner   *Owner   `json:"owner"`         // null: the user
+	URL     string   `json:"url,omitempty"` // of the tab that the latest result was of
 	Title   string   `json:"title,omitempty"`
 	Tabs    int      `json:"tab_count"`
 	Calls   int      `json:"calls"` // that run
@@ -287,6 +286,9 @@ func (s *Service) claim(x *session) (to string, err error) {
 		delete(all, x.like)
 		x.claimed = true
 		all[x.key] = noted{place: s.memory.self}
+		if !x.named {
+			all[x.byName()] = all[x.key]
+		}
 	})
 	return to, err
 }
@@ -297,6 +299,9 @@ func (s *Service) note(x *session) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		why := context.Cause(x.ctx)
+		if !x.named && x.claimed && why != nil {
+			delete(all, x.byName())
+		}
 		switch {
 		case !x.claimed:
 		case why == nil:
@@ -338,7 +343,7 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 	s.awaitEnd(ctx, &who)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for x = s.sessions[who.key]; x != nil && x.ctx.Err() != nil; x = s.sessions[who.key] { // it is about to end
+	for x = s.findLocked(&who); x != nil && x.ctx.Err() != nil; x = s.findLocked(&who) { // it is about to end
 		s.mu.Unlock()
 		select {
 		case <-x.gone:
@@ -351,7 +356,7 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 		}
 	}
 	if x == nil && t.Own != s.Path {
-		return nil, nil, cmp.Or(s.memory.find(who.key), t.Own), nil
+		return nil, nil, cmp.Or(s.memory.find(&who), t.Own), nil
 	}
 	if t.Release != s.Release {
 		if len(s.sessions) == 0 {
@@ -365,7 +370,7 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 	case s.stopping:
 		return nil, nil, "", errStopping
 	case x == nil:
-		x = &session{caller: who, name: t.Session, options: t.Options, began: time.Now(),
+		x = &session{caller: who, options: t.Options, began: time.Now(),
 			ready: make(chan struct{}), gone: make(chan struct{})}
 		x.ctx, x.end = context.WithCancelCause(context.Background())
 		s.sessions[who.key] = x
@@ -453,7 +458,7 @@ func (s *Service) serve(x *session) {
 	at := s.use(key, x.options)
 	opened, err := at.open()
 	if err == nil {
-		x.host, err = newHost(opened, x.end)
+		x.host, err = newHost(opened, x.called, x.end)
 	}
 	if err == nil {
 		ctx, cancel := context.WithTimeoutCause(x.ctx, startTimeout, errNotReady)
@@ -554,14 +559,26 @@ func (s *Service) Close() {
 	s.work.Wait()
 }
 
+// findLocked returns the session of a caller, which may name that of a program by what people call it; nil: it is not
+// here.
+func (s *Service) findLocked(who *caller) *session {
+	x := s.sessions[who.key]
+	for _, other := range s.sessions {
+		if x == nil && who.named && !other.named && other.called == who.called {
+			x = other
+		}
+	}
+	return x
+}
+
 // known returns the session that a target names, nil if it is not here; then perhaps the socket of the service where it
 // is, or of one that can tell.
 func (s *Service) known(ctx context.Context, t *Target) (x *session, elsewhere Moved) {
-	key := t.of(ctx).key
+	who := t.of(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x = s.sessions[key]; x == nil {
-		if elsewhere.To = s.memory.find(key); elsewhere.To == "" && t.Own != s.Path {
+	if x = s.findLocked(&who); x == nil {
+		if elsewhere.To = s.memory.find(&who); elsewhere.To == "" && t.Own != s.Path {
 			elsewhere.To = t.Own
 		}
 	}
@@ -594,7 +611,7 @@ func (s *Service) list() []Session {
 	slices.SortFunc(began, func(a, b *session) int { return a.began.Compare(b.began) })
 	all := make([]Session, 0, len(began))
 	for _, x := range began {
-		now := Session{Name: x.name, URL: x.page.url, Title: x.page.title, Tabs: x.page.tabs, Calls: x.calls,
+		now := Session{Name: x.called, URL: x.page.url, Title: x.page.title, Tabs: x.page.tabs, Calls: x.calls,
 			Options: shown(x.options)}
 		if x.owned {
 			now.Owner = &Owner{x.owner.PID, title(x.owner)}

@@ -140,8 +140,8 @@ func (b *parts) nameOf(id string) string {
 // idMark is before the session_id in the name of a virtual browser.
 const idMark = "."
 
-// IsNamed reports whether a virtual browser is one with a session_id.
-func IsNamed(virtual string) bool { return strings.Contains(virtual, idMark) }
+// HasID reports whether a virtual browser is one of an owner with a session_id.
+func HasID(virtual, owner string) bool { return strings.HasPrefix(virtual, owner+idMark) }
 
 // part is the browser as the clients of one of its sessions see it; with "",
 // all of it.

@@ -1,6 +1,9 @@
 package api
 
 import (
+	"crypto/rand"
+	"strings"
+
 	"btools/lib/launch/options"
 	"btools/lib/record"
 )
@@ -17,6 +20,23 @@ type Session struct {
 	// KeptAt is a time as of which the session is kept; nil: it is not yet.
 	KeptAt *record.Time `json:"kept_at,omitempty"`
 	Stats
+}
+
+// The end of a name that nobody is to guess has a hyphen and a rand.Text, and a name 64 characters at most.
+const (
+	secret    = 1 + 26
+	maxCalled = 64 - secret
+)
+
+// NameOf returns a name for a session, by which IsCalled knows what people call it. Nobody guesses it, as others on this
+// machine may connect to a session whose name they know.
+func NameOf(called string) string { return called[:min(len(called), maxCalled)] + "-" + rand.Text() }
+
+// IsCalled reports whether a session has a name, or is what people call so.
+func (s *Session) IsCalled(name string) bool {
+	at := len(s.Name) - secret
+	return s.Name == name || at > 0 && s.Name[:at] == name[:min(len(name), maxCalled)] && s.Name[at] == '-' &&
+		strings.Trim(s.Name[at+1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // Hibernation is what a session, or the instance of a lease that has one, says of it.

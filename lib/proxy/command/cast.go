@@ -118,7 +118,7 @@ func recordPage(ctx context.Context, c *cli.Context, address, token, path string
 // sessionBase returns the address of a session, which must exist: to connect to
 // it would create it.
 func sessionBase(c *cli.Context, name string) (string, error) {
-	p, err := proxyOf(c, name)
+	p, name, err := proxyOf(c, name)
 	if err != nil {
 		return "", err
 	}

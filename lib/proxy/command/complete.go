@@ -113,7 +113,7 @@ func Pages(c *cli.Completion) {
 	for _, p := range ps {
 		all, _ := sessionsAt(p)
 		for _, s := range all {
-			if len(c.Args()) > 0 && s.Name == c.Args()[0] && !s.Hibernated {
+			if len(c.Args()) > 0 && s.IsCalled(c.Args()[0]) && !s.Hibernated {
 				base = s.HTTPURL
 			}
 		}

@@ -114,11 +114,11 @@ type Download struct {
 // Downloads prints the downloads of a session.
 func Downloads(c *cli.Context) error {
 	of := func(name string, r api.DownloadsRequest) ([]downloads.File, error) {
-		r.Session = name
-		p, err := proxyOf(c, name)
+		p, whole, err := proxyOf(c, name)
 		if err != nil {
 			return nil, err
 		}
+		r.Session = whole
 		return api.Downloads.Ask(context.Background(), p, r)
 	}
 	return downloadscommand.Print(c, "session", of,

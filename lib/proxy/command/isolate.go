@@ -245,10 +245,11 @@ func listSessions(c *cli.Context, out *cli.Output) error {
 }
 
 func endSessions(c *cli.Context, out *cli.Output, of api.Of) error {
-	p, err := proxyOf(c, of.Session)
+	p, name, err := proxyOf(c, of.Session)
 	if err != nil {
 		return err
 	}
+	of.Session = name
 	if of.All && p.Owner != "" && !c.IsSet("port") {
 		return c.UsageError("the only proxy with sessions belongs to %s; to end them, name its port: --port %d",
 			p.Owner, p.Port)
@@ -288,32 +289,44 @@ func sharedProxies(c *cli.Context) ([]client.Proxy, error) {
 	return []client.Proxy{p}, err
 }
 
-// proxyOf returns the proxy of --port, the only one with sessions, or the one that has a session of this name, if
-// that is not "".
-func proxyOf(c *cli.Context, name string) (client.Proxy, error) {
+// proxyOf returns the proxy of --port, or the one that has a session of this name, and the whole name: those of bmcp
+// call have more than people call them. If none has it, or the name is "", it is the only one with sessions.
+func proxyOf(c *cli.Context, name string) (client.Proxy, string, error) {
+	if name == "" {
+		p, err := pick(c, client.Shared)
+		return p, "", err
+	}
 	ps, err := sharedProxies(c)
-	if err != nil || len(ps) < 2 || name == "" {
-		return pick(c, client.Shared)
+	if err != nil {
+		return client.Proxy{}, "", err
 	}
 	var have []client.Proxy
+	names := map[int]string{} // by port
 	for _, p := range ps {
 		all, err := sessionsAt(p)
 		if err != nil {
 			c.Log.Warn(err.Error()) // another may have it
 		}
-		if slices.ContainsFunc(all, func(s api.Session) bool { return s.Name == name }) {
-			have = append(have, p)
+		i := slices.IndexFunc(all, func(s api.Session) bool { return s.Name == name })
+		if i < 0 {
+			i = slices.IndexFunc(all, func(s api.Session) bool { return s.IsCalled(name) })
+		}
+		if i >= 0 {
+			have, names[p.Port] = append(have, p), all[i].Name
 		}
 	}
-	switch have = client.Preferred(have); len(have) {
-	case 0:
-		return client.Proxy{}, &exit.Error{Code: exit.Unavailable,
+	switch have = client.Preferred(have); {
+	case len(have) == 1:
+		return have[0], names[have[0].Port], nil
+	case len(have) == 0 && len(ps) < 2:
+		p, err := pick(c, client.Shared)
+		return p, name, err
+	case len(have) == 0:
+		return client.Proxy{}, "", &exit.Error{Code: exit.Unavailable,
 			Err:  fmt.Errorf("no proxy has a session %q (they listen on %s)", name, client.Ports(ps)),
 			Hint: "bproxy session list shows all sessions"}
-	case 1:
-		return have[0], nil
 	}
-	return client.Proxy{}, c.UsageError("several proxies have a session %q; choose one with --port: %s", name,
+	return client.Proxy{}, "", c.UsageError("several proxies have a session %q; choose one with --port: %s", name,
 		client.Ports(have))
 }
 

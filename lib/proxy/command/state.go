@@ -13,18 +13,20 @@ import (
 
 // States lists, saves or changes the states with which sessions start.
 func States(c *cli.Context) error {
+	var from string
 	return statecommand.Run(c, func(ctx context.Context, save bool) (*control.Client, error) {
 		if !save && !c.IsSet("port") {
 			if ps, err := sharedProxies(c); err != nil || len(client.Preferred(ps)) != 1 {
 				return nil, err
 			}
 		}
-		p, err := proxyOf(c, c.String("from"))
+		p, name, err := proxyOf(c, c.String("from"))
 		if err != nil {
 			return nil, err
 		}
+		from = name
 		return p.Dial(ctx)
-	}, func(session string) api.Of { return api.Of{Session: session} })
+	}, func(string) api.Of { return api.Of{Session: from} })
 }
 
 // saveState saves the state of a session.
