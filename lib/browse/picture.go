@@ -27,6 +27,7 @@ type ScreenshotOptions struct {
 	FullPage bool
 	Device   bool // in device pixels rather than in those of CSS
 	Model    bool // a model is to see it
+	Annotate bool // with the elements to act on
 }
 
 // Screenshot is an image. Note says what of it is not as it was asked for.
@@ -34,6 +35,8 @@ type Screenshot struct {
 	Data []byte
 	What string
 	Note string
+
+	Marks []Mark // if they are asked for
 }
 
 // area is a part of a page in CSS pixels, as the protocol has it.
@@ -76,6 +79,11 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 	less, note := ScaleDown(w, h, o.Model)
 	clip.Scale *= less
 	s.Note = note
+	if o.Annotate {
+		if s.Marks, err = t.marks(ctx, clip, clip.Scale*ratio); err != nil {
+			return s, err
+		}
+	}
 	params := map[string]any{"format": o.Type, "clip": clip, "captureBeyondViewport": o.FullPage}
 	if o.Type == "jpeg" {
 		params["quality"] = 90

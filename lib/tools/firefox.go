@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -146,25 +145,11 @@ var onFirefox = map[string]runner{
 			return r.returned(ctx, a.Filename, value)
 		})
 	}),
-	"browser_take_screenshot": with(func(ctx context.Context, r *reply, a struct {
-		Target         browse.Target
-		Type, Filename string
-		FullPage       bool
-	}) error {
-		if a.Filename == "" && r.server.NoImages && !r.form.Value {
-			return errors.New("images are not sent here: with a filename, one is saved")
+	"browser_take_screenshot": with(func(ctx context.Context, r *reply, a screenshotArguments) error {
+		if err := a.check(r); err != nil {
+			return err
 		}
-		if a.Type == "" {
-			a.Type = typeOf(a.Filename)
-		}
-		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error {
-			s, err := b.Screenshot(ctx, browse.ScreenshotOptions{Type: a.Type, Target: a.Target, FullPage: a.FullPage,
-				Model: a.Filename == "" && !r.form.Value})
-			if err != nil {
-				return err
-			}
-			return r.picture(ctx, s, a.Type, a.Filename)
-		})
+		return r.inFirefox(ctx, noPage, func(b *firefox.Browser) error { return r.picture(ctx, b, a) })
 	}),
 	"browser_tabs": with(func(ctx context.Context, r *reply, a tabsArguments) error {
 		r.showTabs = true

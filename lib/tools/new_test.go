@@ -1,9 +1,14 @@
 package tools
 
 import (
+	"bytes"
 	"fmt"
+	"image"
+	"image/png"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,4 +81,73 @@ func TestPagesAndTabs(t *testing.T) {
 	h.wants(true, "which does not match **/never", "browser_wait_for", `{"url":"**/never"}`)
 	h.wants(true, "ReferenceError", "browser_wait_for", `{"function":"() => nothing.at.all"}`)
 	h.wants(false, "The page has come to idle", "browser_wait_for", `{"load":"idle"}`)
+}
+
+// A picture shows the refs of the elements in it, those of frames at their place, too.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	endpoint, _ := chrometest.StartShell(t)
+	h := serve(t, endpoint, time.Second)
+	h.wants(false, "", "browser_navigate", `{"url":`+quoted(`data:text/html,<body style="margin:0;background:white">`+
+		`<button style="position:absolute;left:100px;top:100px;width:80px;height:40px">Go</button>`+
+		`<iframe style="position:absolute;left:300px;top:100px;border:0" srcdoc="<button style='position:absolute;`+
+		`left:50px;top:50px;width:90px;height:40px'>In</button>"></iframe><p style="position:absolute;top:3000px">`+
+		`<a href=x>Below</a>`)+`}`)
+	picture := func(args string) image.Image {
+		t.Helper()
+		text := h.wants(false, "saved as ", "browser_take_screenshot", `{"filename":"a.png"`+args+`}`)
+		_, path, _ := strings.Cut(text, "saved as ")
+		path, _, _ = strings.Cut(path, "\n")
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := png.Decode(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	isInk := func(in image.Image, x, y int) bool {
+		r, g, b, _ := in.At(x, y).RGBA()
+		return r>>8 == 200 && g == 0 && b>>8 == 80
+	}
+	plain, marked := picture(""), picture(`,"annotate":true`)
+	for _, at := range []image.Point{{179, 120}, {140, 139}, {439, 170}, {400, 189}} {
+		if isInk(plain, at.X, at.Y) || !isInk(marked, at.X, at.Y) {
+			t.Errorf("no box is at %v", at)
+		}
+	}
+	white := 0
+	for x := range 18 {
+		for y := range 14 {
+			if r, g, b, _ := marked.At(100+x, 86+y).RGBA(); r&g&b == 0xffff {
+				white++
+			}
+		}
+	}
+	if white < 60 || white > 150 {
+		t.Errorf("the ref has %d white pixels", white)
+	}
+	text := h.wants(false, `- button "Go" [ref=`, "browser_take_screenshot", `{"annotate":true}`)
+	if !strings.Contains(text, `- button "In" [ref=f1e`) || strings.Contains(text, "Below") ||
+		strings.Contains(text, "[box=") {
+		t.Errorf("the elements are %s", text)
+	}
+	h.wants(false, `- link "Below" [ref=`, "browser_take_screenshot", `{"annotate":true,"fullPage":true,"type":"jpeg"}`)
+	h.wants(true, "annotate draws in", "browser_take_screenshot", `{"annotate":true,"type":"webp"}`)
+
+	const same = "The screenshot of viewport has not changed: "
+	lacks := func(args string) {
+		t.Helper()
+		if text := h.wants(false, "Screenshot of viewport", "browser_take_screenshot", args); strings.Contains(text, same) {
+			t.Errorf("%s: %s", args, text)
+		}
+	}
+	lacks(`{"ifChanged":true}`)
+	h.wants(false, same+"0 %", "browser_take_screenshot", `{"ifChanged":true}`)
+	h.wants(false, "", "browser_evaluate", `{"function":"document.querySelector('button').textContent = 'Gone'"}`)
+	h.wants(false, same, "browser_take_screenshot", `{"ifChanged":true,"threshold":0.1}`)
+	lacks(`{"ifChanged":true}`)
+	h.wants(false, same, "browser_take_screenshot", `{"ifChanged":true}`)
 }

@@ -424,51 +424,6 @@ func closePage(ctx context.Context, r *reply, _ none) error {
 	return r.close(ctx, -1)
 }
 
-func screenshot(ctx context.Context, r *reply, a struct {
-	Target         browse.Target
-	Type, Filename string
-	FullPage       bool
-	Scale          string
-}) error {
-	if a.Filename == "" && r.server.NoImages && !r.form.Value {
-		return errors.New("images are not sent here: with a filename, one is saved")
-	}
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	if a.Target != "" && a.FullPage {
-		return fmt.Errorf("fullPage is for the page, not for an element: leave out one of fullPage and target")
-	}
-	if a.Type == "" {
-		a.Type = typeOf(a.Filename)
-	}
-	s, err := t.Screenshot(ctx, browse.ScreenshotOptions{Type: a.Type, Target: a.Target, FullPage: a.FullPage,
-		Device: a.Scale == "device", Model: a.Filename == "" && !r.form.Value})
-	if err != nil {
-		return err
-	}
-	return r.picture(ctx, s, a.Type, a.Filename)
-}
-
-// picture saves a screenshot in a file, or sends it if that has no name.
-func (r *reply) picture(ctx context.Context, s browse.Screenshot, kind, file string) error {
-	note := ""
-	if s.Note != "" {
-		note = " (" + s.Note + ")"
-	}
-	if file != "" {
-		path, err := r.save(ctx, file, s.Data)
-		if err == nil {
-			r.say("Screenshot of %s saved as %s%s", s.What, path, note)
-		}
-		return err
-	}
-	r.say("Screenshot of %s%s", s.What, note)
-	r.image(s.Data, "image/"+kind)
-	return nil
-}
-
 func savePDF(ctx context.Context, r *reply, a struct{ Filename string }) error {
 	t, err := r.act(ctx)
 	if err != nil {

@@ -76,7 +76,8 @@ type Server struct {
 	leftFirefox firefox.At       // as the last result has shown it; who uses the page has it
 
 	// Who uses the page has these.
-	shown    []shown  // the latest last
+	shown    []shown // the latest last
+	picture  lastPicture
 	toldPage []string // what results say of the page, after the name of the document
 
 	mu      sync.Mutex
