@@ -30,6 +30,7 @@ func TestCallOnce(t *testing.T) {
 		{[]string{"goto --raw " + site + "/a", "click 'text=Press' --raw", "text button --raw",
 			"evaluate document.title --json"}, 0, "Clicked\n{\"result\":\"Page /a\","},
 		{[]string{"navigate --raw " + site + "/a", "get_markdown --save " + file}, 0, file + "\n"},
+		{[]string{"evaluate '\"xy\".repeat(9000)'"}, 0, "\"xyxy"},
 		{[]string{"click e999999", "evaluate 1"}, 1, ""},
 		{[]string{"nothing", "evaluate 1"}, 64, ""},
 		{[]string{"evaluate 'a"}, 64, ""},
@@ -39,6 +40,9 @@ func TestCallOnce(t *testing.T) {
 		{[]string{"--raw", "evaluate 1"}, 64, ""},
 	} {
 		r := w.Run("bmcp", append([]string{"call", "--once"}, test.commands...)...)
+		if len(r.Out) > 9<<10 || strings.Contains(r.Out, "bmcp call result") {
+			t.Errorf("%q prints %d bytes, or what cannot be asked for: %.300s", test.commands, len(r.Out), r.Out)
+		}
 		if r.Code != test.code || !strings.HasPrefix(r.Out, test.out) || test.out == "" && r.Out != "" {
 			t.Errorf("%q: exit %d, %s%s", test.commands, r.Code, r.Out, r.Err)
 		}

@@ -126,6 +126,10 @@ func TestCall(t *testing.T) {
 
 	sameSession(w, "Page /a")
 
+	called(w, "type", "input", "--", "text=a b") // after -- nothing is a name
+	if out := called(w, "--raw", "evaluate", "document.querySelector('input').value"); out != "text=a b" {
+		t.Errorf("after -- a text comes as %q", out)
+	}
 	w.Run("bmcp", "call").Exits(t, 64, "name a tool")
 	w.Run("bmcp", "call", "navigat", site).Exits(t, 64, "did you mean navigate?")
 	w.Run("bmcp", "call", "navigate", site, "urll=x").Exits(t, 64, "bmcp call navigate URL")

@@ -159,6 +159,7 @@ type Context struct {
 	Empty    bool // there was an input, without a record
 	dash     bool // "-" was given
 	args     []string
+	after    int // how many of them stand after "--"
 	usage    *arguments
 	program  *Program
 }
@@ -300,7 +301,8 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	case split && c.TakesCommand:
 		ctx.Command = command
 	case split:
-		rest = append(rest, command...)
+		rest = append(slices.Clone(rest), command...)
+		ctx.after = len(command)
 	}
 	if len(rest) > 0 && (c.ArgsUsage == "" || c.Do == nil) {
 		return args.stray(p, rest[0])
@@ -381,6 +383,9 @@ func (c *Context) AtTerminal() bool { return terminal.Is(c.Stdin) }
 
 // Args are the arguments without "-".
 func (c *Context) Args() []string { return c.args }
+
+// After returns how many of the arguments stand after "--".
+func (c *Context) After() int { return c.after }
 
 // Dash reports whether "-" was given: standard input is to be read.
 func (c *Context) Dash() bool { return c.dash }

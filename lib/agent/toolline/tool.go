@@ -91,7 +91,15 @@ var synonyms = map[string]string{
 var hints = map[string]string{
 	"check":    "click toggles a checkbox, and fill_form with type=checkbox and value=true checks it",
 	"dblclick": "click with doubleClick=true clicks twice",
+	"exit":     "close closes the tab, and bmcp end the session",
+	"get":      "evaluate with --raw prints a value, get_markdown the text and get_dom the HTML",
+	"keyboard": "press_key presses keys, and type fills a field",
+	"quit":     "close closes the tab, and bmcp end the session",
+	"read":     "get_markdown has the text of the page, and extract that of a URL",
+	"tab":      "tabs lists, opens, selects and closes tabs",
+	"title":    "evaluate document.title prints it, with --raw alone",
 	"uncheck":  "click toggles a checkbox, and fill_form with type=checkbox and value=false unchecks it",
+	"url":      "evaluate location.href prints it, with --raw alone",
 	"upload":   "click opens a file chooser, and file_upload gives it files",
 	"wait":     "wait_for waits for a text, and with time=SECONDS for a time",
 }

@@ -304,7 +304,7 @@ func Call(c *cli.Context) error {
 
 // call runs a tool by the caller for its target.
 func call(c *cli.Context, by func(*shell.Target) (caller, func(), error)) error {
-	args, commands := c.Args(), c.Bool("batch") || c.Bool("once")
+	args := c.Args()
 	switch {
 	case c.Bool("batch") && len(args) > 0:
 		return c.UsageError("--batch reads the tools from standard input")
@@ -319,8 +319,11 @@ func call(c *cli.Context, by func(*shell.Target) (caller, func(), error)) error 
 	if err != nil {
 		return err
 	}
-	if commands && (f.Value || c.IsSet("output")) {
-		return c.UsageError("--batch prints JSON, and of --once each command has its own --save, --raw and --json")
+	switch {
+	case c.Bool("batch") && (f.Value || c.IsSet("output")):
+		return c.UsageError("--batch prints JSON: --save, --raw, --json and --output have no effect on it")
+	case c.Bool("once") && (f.Value || f.Snapshot || c.IsSet("output") || c.IsSet("max-inline")):
+		return c.UsageError("of --once each command has its own options for its result: 'get_markdown --raw'")
 	}
 	t, err := target(c)
 	if err != nil {
@@ -429,7 +432,13 @@ func once(ctx context.Context, c *cli.Context, cl caller, r shell.Request, lines
 
 // one makes one call, or two of a picture or PDF of a page at a URL.
 func one(ctx context.Context, c *cli.Context, cl caller, r shell.Request, args []string) error {
-	save := c.String("save")
+	if n := c.After(); n > 0 && n < len(args) {
+		args = slices.Insert(slices.Clone(args), len(args)-n, "--")
+	}
+	save, cut := c.String("save"), r.Form
+	if c.Bool("once") { // nobody can ask for the rest
+		r.Form.Text, r.Form.Data = 0, 0
+	}
 	if page := readShot(args); page != nil {
 		if save != "" && page.file != "" {
 			return c.UsageError("%s is to be written to %s and to --save %s", args[0], page.file, save)
@@ -462,6 +471,9 @@ func one(ctx context.Context, c *cli.Context, cl caller, r shell.Request, args [
 	if err != nil {
 		return err
 	}
+	if c.Bool("once") {
+		a.Result = cut.Cut(a.Result)
+	}
 	return show(c, args[0], save, a.Result)
 }
 
@@ -478,7 +490,7 @@ func readShot(args []string) *shot {
 		return nil
 	}
 	s := &shot{url: args[1], args: append([]string{args[0]}, args[2:]...)}
-	if len(args) > 2 && !strings.Contains(args[2], "=") {
+	if len(args) > 2 && args[2] != "--" && !strings.Contains(args[2], "=") {
 		s.file, s.args = args[2], append([]string{args[0]}, args[3:]...)
 	}
 	kind := strings.TrimPrefix(strings.ToLower(filepath.Ext(s.file)), ".")
