@@ -40,6 +40,8 @@ type Options struct {
 	NoBulk bool
 	// NoImages has builtin send no images.
 	NoImages bool
+	// SnapshotFiles has builtin save the snapshots that nobody has asked for in files.
+	SnapshotFiles bool
 	// AllFiles has agents read, and the pages of builtin show, any file.
 	AllFiles bool
 	Limits   Limits

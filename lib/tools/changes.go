@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"btools/lib/browse"
 )
@@ -28,6 +29,7 @@ const (
 type delta struct {
 	text  string // "": nothing differs
 	whole bool   // it is the whole snapshot
+	file  string // that has the whole snapshot in place of the text; "": none has
 	line  string // the only line that differs; "": there are several
 	old   string // what it was
 	focus bool   // nothing differs but what has the focus
@@ -94,7 +96,11 @@ func (s *Server) show(document, text string) (d delta) {
 
 // look returns what a result shows of a page.
 func (r *reply) look(ctx context.Context, p page) (d delta, err error) {
-	if r.page == pageChanges || r.onlyNew {
+	switch {
+	case r.page == pageChanges && r.server.SnapshotFiles:
+		d.file, err = r.snapshotFile(ctx, p)
+		return d, err
+	case r.page == pageChanges || r.onlyNew:
 		return r.changes(ctx, p)
 	}
 	document := p.Document()
@@ -102,6 +108,18 @@ func (r *reply) look(ctx context.Context, p page) (d delta, err error) {
 		r.server.show(document, d.text)
 	}
 	return d, err
+}
+
+// snapshotFile saves the snapshot in a file, and returns its name in the first directory of the agent.
+func (r *reply) snapshotFile(ctx context.Context, p page) (name string, err error) {
+	text, err := p.Snapshot(ctx, browse.SnapshotOptions{})
+	if err != nil {
+		return "", err
+	}
+	now := strings.NewReplacer(":", "-", ".", "-").Replace(time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+	name = ".playwright-mcp/page-" + now + ".yml"
+	_, err = r.save(ctx, name, []byte(text))
+	return name, err
 }
 
 // changes returns what of a page an agent has not been shown yet. Of what is large and not asked for it returns the

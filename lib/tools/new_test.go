@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +19,8 @@ import (
 
 // scrollPage has a page and a part of it that scroll, and sends requests for a while.
 const scrollPage = `<!doctype html><title>Scrolls</title><body style="height:4000px;margin:0">
-	<div id=box style="position:absolute;top:2000px;height:100px;width:100px;overflow:auto"><p id=in style="margin-top:900px">
-	Inner</p></div><p id=end style="position:absolute;top:3900px">End</p><script>
+	<div id=box style="position:absolute;top:2000px;height:100px;width:100px;overflow:auto"><p id=in
+	style="margin-top:900px">Inner</p></div><p id=end style="position:absolute;top:3900px">End</p><script>
 	onpopstate = onhashchange = () => document.title = location.hash
 	setTimeout(() => { history.pushState(null, '', '/late/there'); window.ready = { now: true } }, 300)</script>`
 
@@ -39,7 +41,8 @@ func usePages(h *host, site string) {
 	wants("=undefined", "browser_evaluate", `{"function":"window.kept"}`)
 
 	open("/scrolls")
-	wants("=The address is "+site+"/late/there", "browser_wait_for", `{"url":"**/late/*","function":"() => window.ready.now"}`)
+	wants("=The address is "+site+"/late/there", "browser_wait_for",
+		`{"url":"**/late/*","function":"() => window.ready.now"}`)
 	wants("=- Scrolled the page by 250 pixels, to 250 of ", "browser_scroll", `{"direction":"down","pixels":250}`)
 	wants("=Nothing has scrolled: the page has no more than is seen", "browser_scroll", `{"direction":"right"}`)
 	wants("=, to 0 of ", "browser_scroll", `{"direction":"top"}`)
@@ -140,7 +143,8 @@ func TestPictures(t *testing.T) {
 	const same = "The screenshot of viewport has not changed: "
 	lacks := func(args string) {
 		t.Helper()
-		if text := h.wants(false, "Screenshot of viewport", "browser_take_screenshot", args); strings.Contains(text, same) {
+		text := h.wants(false, "Screenshot of viewport", "browser_take_screenshot", args)
+		if strings.Contains(text, same) {
 			t.Errorf("%s: %s", args, text)
 		}
 	}
@@ -150,4 +154,32 @@ func TestPictures(t *testing.T) {
 	h.wants(false, same, "browser_take_screenshot", `{"ifChanged":true,"threshold":0.1}`)
 	lacks(`{"ifChanged":true}`)
 	h.wants(false, same, "browser_take_screenshot", `{"ifChanged":true}`)
+}
+
+// With snapshot files a result has the link that clients of @playwright/mcp read, and only a snapshot that was asked
+// for stands in it.
+func TestSnapshotFiles(t *testing.T) {
+	t.Parallel()
+	endpoint, _ := chrometest.StartShell(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newAgent(t, Options{Endpoint: endpoint, Dir: dir, SnapshotFiles: true})
+	link := regexp.MustCompile(`### Snapshot\n- \[Snapshot\]\((\.playwright-mcp/page-\S+\.yml)\)$`)
+	for _, c := range [][3]string{
+		{"browser_navigate", `{"url":"data:text/html,<button onclick=textContent='Gone'>Go</button>"}`,
+			`button "Go" [ref=e`},
+		{"browser_click", `{"target":"text=Go"}`, `button "Gone" [active] [ref=e`},
+	} {
+		text := h.does(t, c[0], c[1], "!```")
+		m := link.FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("there is no link in %s", text)
+		}
+		if data, err := os.ReadFile(filepath.Join(dir, m[1])); err != nil || !strings.Contains(string(data), c[2]) {
+			t.Errorf("the file has %q: %v", data, err)
+		}
+	}
+	h.does(t, "browser_snapshot", "{}", "```yaml\n- button \"Gone\"")
 }

@@ -124,7 +124,7 @@ func scroll(ctx context.Context, r *reply, a scrollArguments) error {
 func (r *reply) scrolls(ctx context.Context, t scrolling, a scrollArguments) error {
 	switch {
 	case a.Direction == "" && a.Target == "":
-		return errors.New("direction is missing: up, down, left, right, top or bottom; or a target, to which is scrolled")
+		return errors.New("direction is missing: up, down, left, right, top or bottom; or a target to scroll to")
 	case a.Pixels != nil && (a.Direction == "" || a.Direction == "top" || a.Direction == "bottom"):
 		return errors.New("pixels are for the directions up, down, left and right")
 	}
@@ -359,8 +359,8 @@ func (a *tabsArguments) index(b labelled) (index int, gives bool, err error) {
 		all := b.Labels()
 		if index = slices.Index(all, a.Label); index < 0 {
 			all = slices.DeleteFunc(all, func(l string) bool { return l == "" })
-			return 0, false, fmt.Errorf("no tab is called %q, or it was closed: browser_tabs with an index or new gives "+
-				"a tab its label, and there are %q", a.Label, all)
+			return 0, false, fmt.Errorf("no tab is called %q, or it was closed: there are %q. browser_tabs "+
+				"with an index, or new, gives a tab its label", a.Label, all)
 		}
 	case a.Action == "select":
 		return 0, false, errors.New("index or label is missing: browser_tabs with the action list shows the tabs")

@@ -86,7 +86,8 @@ func (r *reply) picture(ctx context.Context, t picturing, a screenshotArguments)
 		most := *cmp.Or(a.Threshold, new(float64))
 		if part := differing(last.data, s.Data); part <= most {
 			r.server.picture = last // small changes add up
-			r.say("The screenshot of %s has not changed: %.3g %% of its pixels differ from the last one", s.What, 100*part)
+			r.say("The screenshot of %s has not changed: %.3g %% of its pixels differ from the last one", s.What,
+				100*part)
 			return nil
 		}
 	}
@@ -125,7 +126,7 @@ func (r *reply) picture(ctx context.Context, t picturing, a screenshotArguments)
 // maxShade is by how much of 65535 a pixel may differ that is taken for the same: text is smoothed anew.
 const maxShade = 0x1000
 
-// differing returns which part of the pixels differs, from 0 to 1; all do if one cannot be decoded, or has another size.
+// differing returns which part of the pixels differs, from 0 to 1; all do if one can't be decoded or has another size.
 func differing(a, b []byte) float64 {
 	if bytes.Equal(a, b) {
 		return 0
@@ -166,7 +167,8 @@ func annotated(data []byte, kind string, marks []browse.Mark) ([]byte, error) {
 	to := image.NewRGBA(from.Bounds())
 	draw.Draw(to, to.Bounds(), from, from.Bounds().Min, draw.Src)
 	fill := func(x, y, wide, high int, c color.Color) {
-		draw.Draw(to, image.Rect(x, y, x+wide, y+high).Intersect(to.Bounds()), image.NewUniform(c), image.Point{}, draw.Src)
+		at := image.Rect(x, y, x+wide, y+high).Intersect(to.Bounds())
+		draw.Draw(to, at, image.NewUniform(c), image.Point{}, draw.Src)
 	}
 	ink, paper := color.RGBA{R: 200, B: 80, A: 255}, color.White
 	for _, m := range marks {

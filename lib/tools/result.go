@@ -388,6 +388,8 @@ func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool
 	acted := len(r.actions) > 0
 	isOf := acted && d.line != "" && r.on != "" && parts(d.line).ref == string(r.on)
 	switch {
+	case d.file != "":
+		section("Snapshot", "- [Snapshot]("+d.file+")")
 	case r.page == pageSnapshot && !r.onlyNew, d.whole && d.line == "":
 		section("Snapshot", snapshotSection(d.text, r.snapshot))
 		if r.value == nil && r.page == pageSnapshot {

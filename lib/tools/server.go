@@ -36,7 +36,9 @@ type Options struct {
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
 	Only     []string // the names of the tools; nil: those that are listed by default
 	NoImages bool     // none is sent
-	Own      bool     // the session is that of one agent, whom its host names
+	// SnapshotFiles has the snapshots that nobody has asked for saved in files.
+	SnapshotFiles bool
+	Own           bool // the session is that of one agent, whom its host names
 	// Arguments are those that its host has added to the tools, and takes out of calls.
 	Arguments []string
 	AllFiles  bool // an agent reads, and pages show, any file, not only those in its directories

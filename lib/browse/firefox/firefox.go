@@ -73,7 +73,8 @@ type Dialog struct{ Type, Message string }
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
 	b := &Browser{second: cmp.Or(second, time.Second), dialogs: map[string]Dialog{},
 		loading: map[string]string{}, empty: map[string]int{}, begun: map[string]int{},
-		shown: map[string]shown{}, labels: map[string]string{}, opened: map[string]int{}, parents: map[string]string{}, mute: map[string]bool{},
+		shown: map[string]shown{}, labels: map[string]string{}, opened: map[string]int{},
+		parents: map[string]string{}, mute: map[string]bool{},
 		nextRef: 1}
 	conn, err := bidi.Dial(ctx, url, b.event)
 	if err != nil {

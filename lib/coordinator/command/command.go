@@ -142,8 +142,8 @@ func serverOptions(c *cli.Context, adjust func(*source.Sharing)) (o coordinator.
 	o = coordinator.Options{Dir: project(c), Release: cli.Release(), CacheDir: cacheDir(c.Getenv, c.Home()),
 		Detect: detect, Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"),
 		NoImages: c.String("image-responses") == "omit", AllFiles: c.Bool("allow-unrestricted-file-access"),
-		ListPageTools: c.String("page-tools") == "list",
-		Stderr:        c.Messages, Log: c.Log}
+		ListPageTools: c.String("page-tools") == "list", SnapshotFiles: c.Bool("snapshot-files"),
+		Stderr: c.Messages, Log: c.Log}
 	o.States, _ = statecommand.Store(c) // without a directory there are none
 	if o.Children, err = children(c); err != nil {
 		return o, err

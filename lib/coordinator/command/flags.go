@@ -26,6 +26,8 @@ func ServerFlags() []ucli.Flag {
 				"as page__NAME as well, or not"},
 		&ucli.StringFlag{Name: "image-responses", Category: children, Value: "allow",
 			Usage: "`allow|omit` images in the results of builtin; omit is for models that take none"},
+		&ucli.BoolFlag{Name: "snapshot-files", Category: children,
+			Usage: "save the snapshots after actions in files, as @playwright/mcp does, and link them in results"},
 		&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,
 			Usage: "let the tools and pages of builtin read any file, not only those in the roots of the host"},
 		&ucli.StringFlag{Name: "config", Category: children,
