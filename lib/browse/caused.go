@@ -3,6 +3,7 @@ package browse
 import (
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // Before is the moment before a call: what comes after it is taken as caused by the
@@ -97,6 +98,26 @@ func (b *Before) Opens() bool {
 
 // IsNew reports whether a tab was not open then.
 func (b *Before) IsNew(s TabState) bool { return s.Number > b.then.opened }
+
+// Sent are the requests that scripts of the page have sent since, the latest last: method, address and what came of it.
+func (b *Before) Sent() (all []string) {
+	b.t.b.mu.Lock()
+	defer b.t.b.mu.Unlock()
+	for _, r := range b.t.traffic.all {
+		if r.serial <= b.then.requests || r.Type != "fetch" && r.Type != "xhr" && r.Type != "ping" {
+			continue
+		}
+		answer := "no answer yet"
+		switch {
+		case r.Status != 0: // of an answer whose body nobody reads, Chrome says in the end that it has failed
+			answer = strconv.Itoa(r.Status)
+		case r.Failure != "":
+			answer = r.Failure
+		}
+		all = append(all, fmt.Sprintf("%s %s (%s)", r.Method, Redacted(r.URL), answer))
+	}
+	return all
+}
 
 // Files are the names of the downloads that the page has begun since.
 func (b *Before) Files() []string {

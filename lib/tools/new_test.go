@@ -183,3 +183,71 @@ func TestSnapshotFiles(t *testing.T) {
 	}
 	h.does(t, "browser_snapshot", "{}", "```yaml\n- button \"Gone\"")
 }
+
+// An action says what was seen to come of it, also that nothing was.
+func TestSeenEffects(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/fails":
+			w.WriteHeader(http.StatusConflict)
+		case "/":
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprintf(w, `<!doctype html><title>Seen</title>
+				<button onclick="fetch('/saves', { method: 'POST' })">Save</button>
+				<button onclick="fetch('/fails')">Fail</button><button>Nothing</button><canvas id=c></canvas>
+				<label><input type=checkbox> Check</label> <input aria-label=Name> <div id=host></div>
+				<button onclick="this.outerHTML = '<button>Made anew</button>'">Renders</button>
+				<button onclick="this.remove()">Leaves</button><a href=#part>Part</a>
+				<iframe src="http://%s/frame"></iframe><script>host.attachShadow({ mode: 'open' }).innerHTML =
+				'<button onclick="this.ariaPressed = true" aria-pressed=false>Within</button>'</script>`,
+				strings.Replace(r.Host, "127.0.0.1", "localhost", 1))
+			for i := range 20 {
+				fmt.Fprintf(w, "<p>Row %d", i)
+			}
+		case "/frame":
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, `<button onclick="this.textContent = 'Was clicked'">In the frame</button>`)
+		}
+	}))
+	t.Cleanup(s.Close)
+	endpoint, _ := chrometest.StartShell(t)
+	h := serve(t, endpoint, 0)
+	whole := h.wants(false, "In the frame", "browser_navigate", `{"url":`+quoted(s.URL)+`}`)
+	ref := func(name string) string {
+		m := regexp.MustCompile(name + `".*\[ref=(\w+)\]`).FindStringSubmatch(whole)
+		if m == nil {
+			t.Fatalf("%s is not in %s", name, whole)
+		}
+		return m[1]
+	}
+	const onlyFocus = `. In the snapshot only the focus has changed.`
+	for _, c := range [][3]string{
+		{"browser_click", "Save", `"Save"` + onlyFocus + " It has sent POST " + s.URL + "/saves (200).\n"},
+		{"browser_click", "Fail", onlyFocus + " It has sent GET " + s.URL + "/fails (409).\n"},
+		{"browser_click", "Nothing", `Clicked button "Nothing"` + onlyFocus + "\n"},
+		{"browser_click", "Check", `Clicked checkbox "Check", now [checked]` + "\n"},
+		{"browser_click", "Check", `Clicked checkbox "Check", now without [checked]` + "\n"},
+		{"browser_type", "Name", `Typed into textbox "Name", now: some text` + "\n"},
+		{"browser_click", "Within", `Clicked button "Within", now [pressed]` + "\n"},
+		{"browser_click", "In the frame", `button "Was clicked" [active] [ref=f1e`},
+		{"browser_click", "Renders", `button "Made anew" [ref=`},
+		{"browser_click", "Leaves", `# gone: button "Leaves" [ref=`},
+		{"browser_click", "Part", "### Page\n- Page URL: " + s.URL + "/#part\n"},
+	} {
+		args := `{"target":"` + ref(c[1]) + `"`
+		if c[0] == "browser_type" {
+			args += `,"text":"some text"`
+		}
+		if text := h.wants(false, c[2], c[0], args+"}"); strings.Contains(text, "Row 7") {
+			t.Errorf("%s repeats the page: %s", c[1], text)
+		}
+	}
+	h.wants(false, "Clicked <canvas#c>. "+unchanged, "browser_click", `{"target":"#c"}`)
+	h.wants(false, unchanged, "browser_snapshot", `{"since":"last"}`)
+	h.wants(false, "", "browser_evaluate", `{"function":"document.querySelector('p').textContent = 'Other'"}`)
+	if text := h.wants(false, "- paragraph: Other", "browser_snapshot", `{"since":"last"}`); len(text) > 100 {
+		t.Errorf("since the last one %s", text)
+	}
+	h.wants(true, "since is for the whole page", "browser_snapshot", `{"since":"last","interactive":true}`)
+}

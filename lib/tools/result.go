@@ -379,6 +379,28 @@ func (r *reply) asksWhole() bool {
 	return r.page == pageSnapshot && !r.onlyNew && r.snapshot == (browse.SnapshotOptions{})
 }
 
+// maxSent is how many requests are named.
+const maxSent = 3
+
+// sent is a sentence on the requests that the call has caused, which nothing in the page tells of; "": there were none.
+func (r *reply) sent() string {
+	if r.before == nil {
+		return ""
+	}
+	all := r.before.Sent()
+	if len(all) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(all) - maxSent; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	for i := range all {
+		all[i] = clipped(all[i], maxTitle)
+	}
+	return " It has sent " + strings.Join(all[:min(maxSent, len(all))], ", ") + more + "."
+}
+
 // unchanged is what is said of a snapshot that has nothing new.
 const unchanged = "The snapshot has not changed."
 
@@ -397,7 +419,7 @@ func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool
 		}
 	case acted && r.on != "" && d.focus:
 		if !r.proven {
-			r.actions[0] += ". In the snapshot only the focus has changed."
+			r.actions[0] += ". In the snapshot only the focus has changed." + r.sent()
 		}
 	case isOf:
 		r.actions[0] += d.state()
@@ -405,7 +427,7 @@ func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool
 		section("Snapshot", fenced("yaml", d.text))
 	case isNew || r.proven:
 	case acted:
-		r.actions[0] += ". " + unchanged
+		r.actions[0] += ". " + unchanged + r.sent()
 	default:
 		section("Snapshot", unchanged)
 	}
