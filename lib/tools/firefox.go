@@ -321,7 +321,11 @@ func (r *reply) viewFirefox(ctx context.Context, err error, section func(string,
 	}
 	s := b.State(ctx)
 	if s.URL == "" { // it is gone
-		return nil
+		if r.page != pageSnapshot || unseen == nil {
+			return nil
+		}
+		section("Error", errorText(unseen))
+		return unseen
 	}
 	status := browse.Status{Code: s.Status, Text: http.StatusText(s.Status)}
 	r.at = &results.PageState{URL: address(s.URL), Title: s.Title, Status: s.Status}

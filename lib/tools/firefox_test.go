@@ -118,7 +118,7 @@ func TestMatrixFirefox(t *testing.T) {
 	h.wants(true, site+"/nothing has no page: the server has answered 204 No Content, and the page before it is "+
 		"still open", "browser_navigate", `{"url":`+quoted(site+"/nothing")+`}`)
 	h.wants(false, "/nothing", "browser_evaluate", `{"function":"() => document.links[0].href = '/nothing'"}`)
-	h.wants(false, "- Page Title: A page\n### Snapshot", "browser_click", `{"target":"text=a link"}`)
+	h.wants(false, "- Clicked link \"a link\"\n### Snapshot", "browser_click", `{"target":"text=a link"}`)
 	h.wants(false, "- Began to download file", "browser_evaluate", `{"function":"() => { location = '/file' }"}`)
 	h.wants(false, "", "browser_navigate", `{"url":`+quoted("data:text/html,"+url.PathEscape(controls))+`}`)
 	if got := interactive(h, `{"interactive":true}`); got != controlsOnly {
@@ -148,7 +148,7 @@ func TestMatrixFirefox(t *testing.T) {
 		{"leaving", func(h *host) {
 			m.open(h, "/normal")
 			h.call("browser_evaluate", `{"function":"() => { location = '/never' }"}`)
-			h.wants(false, "- Leaving for: "+site+"/never", "browser_evaluate", `{"function":"() => 1"}`)
+			h.wants(false, "- Leaving for: "+site+"/never", "browser_snapshot", `{}`)
 		}, "has not answered", []string{"browser_snapshot"}},
 		{"hung", func(h *host) {
 			m.open(h, "/normal")
