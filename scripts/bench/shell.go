@@ -141,14 +141,26 @@ func shells(b *bench) {
 	for _, s := range tools {
 		s.call("one", s.open, url)
 	}
-	warm := func(s *shellTool) func() float64 {
-		return func() float64 { return ms(func() { s.call("one", s.eval...) }) }
+	warm := func(s *shellTool, words ...string) func() float64 {
+		return func() float64 { return ms(func() { s.call("one", words...) }) }
 	}
-	m = medians(21, warm(ours), warm(agent), warm(cli))
+	m = medians(21, warm(ours, ours.eval...), warm(agent, agent.eval...), warm(cli, cli.eval...))
 	row("shell: evaluate, a whole process, median of 21: ours, theirs", "≤ 12 ms", "%.1f, %.1f ms", m[0], m[1])
 	row("the same: playwright-cli", "", "%.0f ms", m[2])
 	row("the same: ours ÷ agent-browser", "≤ 1", "%.2f", m[0]/m[1])
 	row("the same: ours ÷ playwright-cli", "≤ 0.02", "%.3f", m[0]/m[2])
+	for _, c := range []struct {
+		name, goal   string
+		ours, theirs []string
+	}{
+		{"navigate", "≤ 1", []string{"navigate", url}, []string{"open", url}},
+		{"snapshot", "≤ 0.5", []string{"snapshot"}, []string{"snapshot"}},
+		{"take_screenshot", "≤ 1", []string{"--save", "ours.png", "take_screenshot"}, []string{"screenshot", "theirs.png"}},
+	} {
+		m = medians(21, warm(ours, c.ours...), warm(agent, c.theirs...))
+		row("shell: "+c.name+", a whole process, median of 21: ours, theirs", "", "%.1f, %.1f ms", m[0], m[1])
+		row("the same: ours ÷ agent-browser", c.goal, "%.2f", m[0]/m[1])
+	}
 
 	batch := func(s *shellTool) func() float64 {
 		return func() float64 {
