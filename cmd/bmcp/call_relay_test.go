@@ -31,7 +31,8 @@ func TestCallRelayed(t *testing.T) {
 		{"evaluat", "1"},
 		{"--nothing", "evaluate", "1"},
 		{"--bind-pid", "x", "evaluate", "1"},
-		{"wait_for", "0.01"},
+		{"wait_for", "2.5"}, // so long that the program looks whether the service lives
+		{"--save", "/dev/stdout", "evaluate", "1 + 1"},
 		{"evaluate", "--help"},
 	} {
 		args = append([]string{"call", "--session", "s"}, args...)

@@ -58,7 +58,7 @@ func runHere(ctx context.Context, to *shell.Service, r relay.Request) (*relay.An
 	}
 	s := &service{Service: to}
 	here := func(c *cli.Context) error {
-		if c.Bool("batch") || c.Bool("once") || c.Dash() {
+		if c.Bool("batch") || c.Bool("once") || c.Dash() || !isPlain(c, c.String("save")) {
 			return errNotHere
 		}
 		return call(c, func(t *shell.Target) (caller, func(), error) {
@@ -86,6 +86,16 @@ func runHere(ctx context.Context, to *shell.Service, r relay.Request) (*relay.An
 		}
 	}
 	return a, nil
+}
+
+// isPlain reports whether a path names a file, or nothing yet: a pipe may keep the service waiting.
+func isPlain(c *cli.Context, path string) bool {
+	path, err := c.Abs(path)
+	if err != nil {
+		return false
+	}
+	st, err := os.Stat(path)
+	return err != nil || st.Mode().IsRegular() || st.IsDir()
 }
 
 // lookup returns the value of a variable, "" without one.
