@@ -42,7 +42,8 @@ func (f *Forwarder) isDirect(target string) bool {
 	if err != nil {
 		host, port = target, "80"
 	}
-	return f.Except.IsValid() && isHere(host) && (!f.Loopback || port == strconv.Itoa(int(f.Except.Port())))
+	return isHere(host) && (f.Except.IsValid() && (!f.Loopback || port == strconv.Itoa(int(f.Except.Port()))) ||
+		f.Limits.Any() && !f.Loopback)
 }
 
 // isHere reports whether a host is this machine, by its address or to every browser.
@@ -78,7 +79,7 @@ func (f *Forwarder) dialDirect(ctx context.Context, _, target string) (c net.Con
 	if isLocalhost(host) {
 		hosts = []string{"127.0.0.1", "::1"}
 	}
-	d := net.Dialer{Timeout: f.bound()}
+	d := net.Dialer{Timeout: f.bound(), ControlContext: f.checkAddress}
 	for _, h := range hosts {
 		if c, err = d.DialContext(ctx, "tcp", net.JoinHostPort(h, port)); err == nil {
 			break
@@ -99,9 +100,12 @@ func (f *Forwarder) newDirect() *httputil.ReverseProxy {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
 			r.Out.URL.Opaque = originForm(r.In)
 		},
-		Transport:    f.straight,
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { f.abort(err) },
-		ErrorLog:     f.server.ErrorLog,
+		Transport: f.straight,
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			f.noteFailed(r, err)
+			f.abort(err)
+		},
+		ErrorLog: f.server.ErrorLog,
 	}
 }
 

@@ -2,7 +2,7 @@
 // credentials in the address of a proxy. A Forwarder is a proxy without them,
 // on an address of this machine, that forwards to the real one and adds the
 // credentials. It neither reads nor changes what passes through a tunnel. It can also
-// keep the browser from one port of this machine.
+// keep the browser from one port of this machine, and to the servers that rules allow.
 //
 // Only the processes of one browser may use it. On Linux, the owner of each
 // connection is looked up, by its socket. Elsewhere only the address, with a
@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/forward/limits"
 	"btools/lib/forward/upstream"
 )
 
@@ -38,6 +39,8 @@ type Options struct {
 	// What is for this machine does not go to Upstream then, unless Loopback says so.
 	Except   netip.AddrPort
 	Loopback bool
+	// Limits are the rules about what pages may reach.
+	Limits limits.Limits
 	// Browser returns the process of the browser whose processes may use the
 	// forwarder; 0: it is not known, and any process of this user may. It is
 	// called until it succeeds.
@@ -81,6 +84,7 @@ type Forwarder struct {
 	mu       sync.Mutex
 	err      string          // why the last use of the proxy failed; "": it did not
 	reported map[string]bool // causes in the log
+	failures failures
 }
 
 // Listen starts a forwarder on an address of this machine.
@@ -221,7 +225,12 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this proxy serves one browser only", http.StatusForbidden)
 		return
 	}
+	err := f.checkLimits(r)
 	switch {
+	case r.Method == http.MethodConnect && err != nil:
+		http.Error(w, err.Error(), http.StatusForbidden)
+	case err != nil:
+		f.abort(err)
 	case r.Method == http.MethodConnect:
 		f.serveTunnel(w, r)
 	case r.URL.Scheme == "http" && r.URL.Host != "" && f.isDirect(r.URL.Host):
@@ -302,6 +311,7 @@ func (f *Forwarder) serveTunnel(w http.ResponseWriter, r *http.Request) {
 		up, err = dial(ctx, f.Upstream, r.RequestURI, header)
 	}
 	if err != nil {
+		f.noteFailed(r, err)
 		if direct {
 			f.abort(err)
 		}
