@@ -232,7 +232,7 @@ func (l *lease) addSession(st *api.InstanceStatus) {
 		st.Tabs = &i.TabCount
 	}
 	if !i.Hibernated {
-		st.KeptAt, st.Proxy = i.KeptAt, i.Proxy
+		st.KeptAt, st.Proxy, st.Limits = i.KeptAt, i.Proxy, i.Limits
 	}
 	if st.Login = i.State; i.State == nil && l.login != nil {
 		st.Login = &api.StateStatus{Name: l.login.name}

@@ -18,6 +18,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/forward/limits"
 	"btools/lib/front"
 	"btools/lib/history"
 	"btools/lib/launch/options"
@@ -345,6 +346,9 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 // launchOptions converts an instance's settings to blaunch's options.
 func launchOptions(set settings.Settings) options.Options {
 	set.Browser = record.Canonical(set.Browser)
+	if set.Limits().Any() {
+		set.Args = append(slices.Clone(set.Args), limits.ChromeArgs...)
+	}
 	return set.Options
 }
 

@@ -57,7 +57,7 @@ func (v *Service) StatusFor(uid int, name string) (*api.PoolsStatus, error) {
 	for _, p := range st.Pools {
 		for k := range p.Instances {
 			if i := &p.Instances[k]; i.Leased && *i.UID != uid {
-				i.Lease, i.Endpoint, i.Proxy, i.Login = "", "", nil, nil
+				i.Lease, i.Endpoint, i.Proxy, i.Limits, i.Login = "", "", nil, nil, nil
 			}
 		}
 	}

@@ -82,6 +82,8 @@ type Row struct {
 	Path, Dirs bool
 	// Values are all that a string, or a word of a list, may be; empty: any.
 	Values []string
+	// Word returns an error for a word that a list must not have; nil: Values says it all.
+	Word func(string) error
 	// Low and High bound a number. Low bounds a duration; High is MaxDuration then.
 	Low, High int
 	// Secret says that its value is shown without a password.
@@ -303,7 +305,7 @@ func (r *Row) Check(s *Settings, at Where, files Files) error {
 	return nil
 }
 
-// checkWords returns an error if a word of a list is none of those that there are.
+// checkWords returns an error if a list has a word that it must not have.
 func (r *Row) checkWords(list []string) error {
 	for _, word := range list {
 		if len(r.Values) > 0 && !slices.Contains(r.Values, word) {
@@ -311,6 +313,12 @@ func (r *Row) checkWords(list []string) error {
 				return fmt.Errorf("has %q: did you mean %s?", word, near)
 			}
 			return fmt.Errorf("has %q: there are %s", word, strings.Join(r.Values, ", "))
+		}
+		if r.Word == nil {
+			continue
+		}
+		if err := r.Word(word); err != nil {
+			return fmt.Errorf("has %q, which %w", word, err)
 		}
 	}
 	return nil

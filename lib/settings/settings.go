@@ -6,6 +6,7 @@ package settings
 import (
 	"time"
 
+	"btools/lib/forward/limits"
 	"btools/lib/launch/options"
 )
 
@@ -45,6 +46,9 @@ type Settings struct {
 	State          string        // name of the state with which sessions start; "": none
 	Proxy          string        // URL of their proxy, with credentials; "": none
 	ProxyBypass    string        // hosts that they reach without it, as Chrome's --proxy-bypass-list has them
+	AllowOrigins   []string      // patterns of the origins that their pages may reach; none: any
+	BlockOrigins   []string      // patterns of origins that their pages may not reach
+	BlockPrivate   bool          // their pages may not reach addresses that are not public
 	Grant          []string      // permissions that their pages have without asking, by the names of the W3C
 	Trace          string        // absolute path of the file that gets their messages; "": none
 	Downloads      string        // directory that keeps the downloads of each; "": they end with it
@@ -59,6 +63,11 @@ type Settings struct {
 	AffinityIdle   time.Duration // after which another request gets an instance that a session keeps
 	HealthInterval time.Duration // between health checks; 0: none
 	HealthTimeout  time.Duration // of a health check
+}
+
+// Limits returns the rules about what pages of sessions may reach.
+func (s *Settings) Limits() limits.Limits {
+	return limits.Limits{Allow: s.AllowOrigins, Block: s.BlockOrigins, Private: s.BlockPrivate}
 }
 
 // What keeps a browser from being idle.

@@ -93,7 +93,7 @@ func TestValues(t *testing.T) {
 		t.Errorf("%+v, want %+v; the defaults became %v", got, set, defaults)
 	}
 	for params, want := range map[string]string{
-		`{"x":1}`:                    `there is no setting "x": they are download_limit, download_roots,`,
+		`{"x":1}`:                    `there is no setting "x": they are allow_origins, block_origins,`,
 		`{"max_uses":1}`:             `there is no setting "max_uses"`,
 		`{"tab_limit":-1}`:           "tab_limit must be a number, 0 or more",
 		`{"tab_limit":"3"}`:          "tab_limit is not",

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/forward/limits"
 	"btools/lib/forward/upstream"
 	"btools/lib/logins"
 	"btools/lib/shellwords"
@@ -144,6 +145,15 @@ var Table = sync.OnceValue(func() []*Row {
 		{Name: "proxy-bypass", Where: Keys | Share | Request, Of: Sessions, Kind: "hosts, separated by semicolons",
 			Field: func(s *Settings) any { return &s.ProxyBypass }, NotJoined: isUsers, Context: true,
 			Usage: "reach the hosts in `LIST` without the proxy, such as .example.com;10.0.0.0/8"},
+		{Name: "allow-origins", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isUsers, Context: true,
+			Word: limits.CheckPattern, Field: func(s *Settings) any { return &s.AllowOrigins },
+			Usage: "let pages reach the origins of `PATTERN` only, such as https://*.example.com (repeatable)"},
+		{Name: "block-origins", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isUsers, Context: true,
+			Word: limits.CheckPattern, Field: func(s *Settings) any { return &s.BlockOrigins },
+			Usage: "keep pages from the origins of `PATTERN`, also from allowed ones (repeatable)"},
+		{Name: "block-private", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isUsers, Context: true,
+			Field: func(s *Settings) any { return &s.BlockPrivate },
+			Usage: "keep pages from this machine, private networks and cloud metadata, whatever their names"},
 		{Name: "grant", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
 			Values: []string{"accelerometer", "ambient-light-sensor", "background-sync", "camera", "clipboard-read",
 				"clipboard-write", "display-capture", "geolocation", "gyroscope", "idle-detection", "local-fonts",

@@ -94,6 +94,9 @@ func (k *Client) command(message []byte) error {
 		return nil
 	case rule.Has(policy.Clips) && k.captureAmongOthers(c):
 		return nil
+	case rule.Has(policy.Navigates) && k.session.isLimited():
+		k.forward(c, r, k.session.namesRule(jsonrpc.GetString(params, "url")))
+		return nil
 	case changed || r != nil && r.session != "":
 		k.forward(c, r, nil)
 		return nil

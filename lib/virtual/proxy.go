@@ -7,25 +7,40 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"btools/lib/forward"
+	"btools/lib/forward/limits"
 	"btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
 	"btools/lib/sockets"
 )
 
 // openProxy starts the forwarder of the session, which ends with it: to its proxy, or
-// to servers themselves if the browser has a debugging port, which no page may reach.
+// to servers themselves if the browser has a debugging port, which no page may reach, or
+// if there are rules about what pages may reach.
 func (s *Session) openProxy(ctx context.Context) (err error) {
 	b := s.browser
+	rules := s.options.Limits()
 	if s.options.DefaultContext {
+		if rules.Any() {
+			return errors.New("the browser's default context is its user's, whose pages have no limits: " +
+				"another session can have them")
+		}
 		if s.options.Proxy != "" {
 			return errors.New("the browser's default context has the proxy that the browser was launched with: " +
 				"the session cannot have its own")
 		}
 		return nil // its user may open what it likes
+	}
+	if rules.Any() {
+		if err := s.checkLimits(ctx); err != nil {
+			return err
+		}
 	}
 	var proxy *upstream.URL
 	if s.options.Proxy != "" {
@@ -34,11 +49,34 @@ func (s *Session) openProxy(ctx context.Context) (err error) {
 		}
 	}
 	s.kept = b.ownPort(ctx)
-	if proxy == nil && !s.kept.IsValid() {
+	if proxy == nil && !s.kept.IsValid() && !rules.Any() {
 		return nil
 	}
-	s.proxy, err = forward.Listen(forward.Options{Upstream: proxy, Except: s.kept,
+	s.proxy, err = forward.Listen(forward.Options{Upstream: proxy, Except: s.kept, Limits: rules,
 		Loopback: strings.Contains(s.options.ProxyBypass, loopbackToo), Browser: b.process, Log: b.log})
+	return err
+}
+
+// checkLimits returns an error if pages could go round the limits of the session.
+func (s *Session) checkLimits(ctx context.Context) error {
+	if s.options.ProxyBypass != "" {
+		return errors.New("proxy_bypass cannot be used with allow_origins, block_origins and block_private: " +
+			"they judge all requests")
+	}
+	if runtime.GOOS != "linux" {
+		return nil // the arguments of the browser are not known
+	}
+	pid, err := s.browser.process(ctx)
+	if err != nil {
+		return err
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	for _, arg := range limits.ChromeArgs {
+		if !slices.Contains(strings.Split(string(line), "\x00"), arg) {
+			err = fmt.Errorf("the pages of this browser could go round the limits by WebRTC: launch it with %s, as "+
+				"bproxy share does if it has limits itself", strings.Join(limits.ChromeArgs, " "))
+		}
+	}
 	return err
 }
 
@@ -52,6 +90,13 @@ func (s *Session) closeProxy() {
 var errOwnProxy = errors.New("a context of this browser cannot have a proxy of its own: by it, a page could reach " +
 	"the browser's debugging port; the session can have one")
 
+// errProxyOfLimited refuses a context whose requests nobody would judge.
+var errProxyOfLimited = errors.New("a context of this session cannot have a proxy of its own: the session limits " +
+	"what its pages may reach; the session can have one")
+
+// isLimited reports whether there are rules about what the pages of the session may reach.
+func (s *Session) isLimited() bool { return s.options.Limits().Any() }
+
 // contextParams returns the parameters of Target.createBrowserContext: those of
 // a client, with the session's proxy unless they name another.
 func (s *Session) contextParams(params json.RawMessage) (json.RawMessage, error) {
@@ -59,6 +104,8 @@ func (s *Session) contextParams(params json.RawMessage) (json.RawMessage, error)
 	switch own := jsonrpc.GetString(params, "proxyServer"); {
 	case own != "" && s.kept.IsValid():
 		return nil, errOwnProxy
+	case own != "" && s.isLimited():
+		return nil, errProxyOfLimited
 	case s.proxy == nil || own != "":
 		return params, nil
 	}
@@ -67,7 +114,10 @@ func (s *Session) contextParams(params json.RawMessage) (json.RawMessage, error)
 	if jsonrpc.Get(params, "proxyBypassList") == nil {
 		bypass = s.options.ProxyBypass
 	}
-	if s.kept.IsValid() {
+	switch {
+	case s.isLimited():
+		bypass = loopbackToo
+	case s.kept.IsValid():
 		bypass = s.keepFrom(bypass)
 	}
 	if bypass != "" {
@@ -161,4 +211,23 @@ func (b *Browser) process(ctx context.Context) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("the browser does not list its own process")
+}
+
+// proxyErrors are Chrome's errors for a request that a forwarder has ended.
+var proxyErrors = []string{"net::ERR_EMPTY_RESPONSE", "net::ERR_TUNNEL_CONNECTION_FAILED"}
+
+// namesRule returns a function that completes the answer to Page.navigate: an address that
+// a rule forbids fails with the rule, and any other with the reason, not with what Chrome
+// says of a proxy.
+func (s *Session) namesRule(address string) func(json.RawMessage) json.RawMessage {
+	began := time.Now()
+	return func(result json.RawMessage) json.RawMessage {
+		if code := jsonrpc.GetString(result, "errorText"); !slices.Contains(proxyErrors, code) {
+			return result
+		}
+		if why := s.proxy.WhyFailed(address, began); why != "" {
+			return jsonrpc.Set(result, "errorText", quote(why))
+		}
+		return result
+	}
 }

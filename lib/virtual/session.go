@@ -397,6 +397,11 @@ func (s *Session) Stats() api.Stats {
 	if s.options.Proxy != "" {
 		st.Proxy = new(api.UpstreamStatus(s.proxy.Status()))
 	}
+	if s.isLimited() {
+		st.Limits = &api.LimitsStatus{AllowOrigins: s.options.AllowOrigins, BlockOrigins: s.options.BlockOrigins,
+			BlockPrivate: s.options.BlockPrivate}
+		st.Limits.Refused, st.Limits.LastRefused = s.proxy.Refused()
+	}
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
 	st.TabCount, st.Clients, st.Gaps = s.pages, len(s.clients), s.gapsLocked()

@@ -34,8 +34,8 @@ const (
 	maxIDs       = 256
 )
 
-// hostSession is the session that has the browser's profile, or the state, with
-// ProfileAndSessions. No other has its name: those have the host's in front.
+// hostSession is the session that has the browser's profile, or the state or the limits,
+// with ProfileAndSessions. No other has its name: those have the host's in front.
 const hostSession = "host"
 
 // flags returns bproxy's flags for such sessions. bmcp, not bproxy, decides when they
@@ -54,7 +54,7 @@ func (v Sharing) flags() []string {
 	}
 	if v.Kind == ProfileAndSessions {
 		all = append(all, "--root-session="+hostSession)
-		if v.State == "" {
+		if v.State == "" && !v.Limits().Any() {
 			all = append(all, "--default-session="+hostSession)
 		}
 	}

@@ -67,8 +67,9 @@ type InstanceStatus struct {
 	User          string       `json:"user,omitempty"`   // the owner's name, unless that runs the service
 	Endpoint      string       `json:"http_url,omitempty"`
 
-	Proxy *UpstreamStatus `json:"proxy,omitempty"` // of a leased session
-	Login *StateStatus    `json:"login,omitempty"` // the state with which the session of a lease has started
+	Proxy  *UpstreamStatus `json:"proxy,omitempty"`  // of a leased session
+	Limits *LimitsStatus   `json:"limits,omitempty"` // of what its pages may reach
+	Login  *StateStatus    `json:"login,omitempty"`  // the state with which the session of a lease has started
 	// HibernateAfter is when an unused lease is hibernated; 0: never.
 	HibernateAfter int64 `json:"hibernate_ms,omitempty"`
 	Hibernation

@@ -62,17 +62,27 @@ type Stats struct {
 	Clients     int             `json:"clients"`
 	IdleSeconds float64         `json:"idle_seconds"` // since the session was used last
 	StartedAt   record.Time     `json:"started_at"`
-	BytesIn     int64           `json:"bytes_in"`        // from clients
-	BytesOut    int64           `json:"bytes_out"`       // to clients
-	Proxy       *UpstreamStatus `json:"proxy,omitempty"` // nil: it has none
-	State       *StateStatus    `json:"state,omitempty"` // with which it has started; nil: none
-	Gaps        []string        `json:"-"`               // what of its storage is not kept, and why
+	BytesIn     int64           `json:"bytes_in"`         // from clients
+	BytesOut    int64           `json:"bytes_out"`        // to clients
+	Proxy       *UpstreamStatus `json:"proxy,omitempty"`  // nil: it has none
+	State       *StateStatus    `json:"state,omitempty"`  // with which it has started; nil: none
+	Limits      *LimitsStatus   `json:"limits,omitempty"` // of what its pages may reach; nil: none
+	Gaps        []string        `json:"-"`                // what of its storage is not kept, and why
 }
 
 // UpstreamStatus is the proxy through which a session reaches the web.
 type UpstreamStatus struct {
 	URL   string `json:"url"`             // without credentials
 	Error string `json:"error,omitempty"` // why its last use failed
+}
+
+// LimitsStatus is the rules about what the pages of a session may reach.
+type LimitsStatus struct {
+	AllowOrigins []string `json:"allow_origins,omitempty"`
+	BlockOrigins []string `json:"block_origins,omitempty"`
+	BlockPrivate bool     `json:"block_private,omitempty"`
+	Refused      int      `json:"refused"`                // requests so far that they forbade
+	LastRefused  string   `json:"last_refused,omitempty"` // the rule that forbade the last one, and why
 }
 
 // StateStatus is the state with which a session has started.

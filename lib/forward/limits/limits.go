@@ -37,12 +37,11 @@ func (l Limits) Any() bool { return len(l.Allow) > 0 || len(l.Block) > 0 || l.Pr
 func (l Limits) Server(scheme, host string, port int) error {
 	host = canonical(host)
 	name := strings.TrimPrefix(scheme+"://", "://") + join(host, port)
-	for _, p := range l.Block {
-		if matches(p, scheme, host, port) {
-			return &Refusal{"--block-origins", p + " matches " + name}
-		}
+	is := func(p string) bool { return matches(p, scheme, host, port) }
+	if i := slices.IndexFunc(l.Block, is); i >= 0 {
+		return &Refusal{"--block-origins", l.Block[i] + " matches " + name}
 	}
-	if len(l.Allow) > 0 && !slices.ContainsFunc(l.Allow, func(p string) bool { return matches(p, scheme, host, port) }) {
+	if len(l.Allow) > 0 && !slices.ContainsFunc(l.Allow, is) {
 		return &Refusal{"--allow-origins", "no pattern matches " + name}
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {

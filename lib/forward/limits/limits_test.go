@@ -47,7 +47,8 @@ func TestServer(t *testing.T) {
 		}
 	}
 	both := Limits{Allow: []string{"*.example.com"}, Block: []string{"ads.example.com"}}
-	if err := both.Server("", "ads.example.com", 443); err == nil || !strings.HasPrefix(err.Error(), "--block-origins: ") {
+	err := both.Server("", "ads.example.com", 443)
+	if err == nil || !strings.HasPrefix(err.Error(), "--block-origins: ") {
 		t.Errorf("an origin that is allowed and blocked: %v", err)
 	}
 	if (Limits{}).Any() || !both.Any() {
@@ -79,7 +80,8 @@ func TestBadPatterns(t *testing.T) {
 		"https://[::1":             "[2001:db8::1]",
 		"https://[::1%25eth0]:443": "",
 	} {
-		if err := CheckPattern(pattern); err == nil && want != "" || err != nil && !strings.Contains(err.Error(), want) {
+		err := CheckPattern(pattern)
+		if err == nil && want != "" || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", pattern, err, want)
 		}
 	}
@@ -90,8 +92,9 @@ func TestPrivate(t *testing.T) {
 	private := Limits{Private: true}
 	for address, want := range map[string]string{
 		"127.8.8.8": "loopback", "::1": "loopback", "::ffff:127.0.0.1": "loopback", "::7f00:1": "loopback",
-		"64:ff9b::a9fe:a9fe": "metadata", "2002:a00:1::1": "private", "10.1.2.3": "private", "172.31.255.255": "private",
-		"192.168.1.1": "private", "100.127.0.1": "private", "fd12::1": "private", "169.254.1.1": "link-local",
+		"64:ff9b::a9fe:a9fe": "metadata", "2002:a00:1::1": "private", "10.1.2.3": "private",
+		"172.31.255.255": "private",
+		"192.168.1.1":    "private", "100.127.0.1": "private", "fd12::1": "private", "169.254.1.1": "link-local",
 		"fe80::1%eth0": "link-local", "169.254.169.254": "metadata", "fd00:ec2::254": "metadata", "0.0.0.0": "machine",
 		"::": "machine", "224.0.0.1": "multicast", "ff02::1": "multicast", "255.255.255.255": "reserved",
 		"8.8.8.8": "", "172.32.0.1": "", "100.128.0.1": "", "2606:4700::1": "", "64:ff9b::808:808": "",

@@ -49,6 +49,8 @@ instances = 1
 		{append(joined, "_A_DOWNLOADS=/d"), "the hub, bproxy hub, has the sessions"},
 		{append(joined, "_B_INSTANCES=1", "_A_IS_DEFAULT=1", "_B_ISOLATION=context", "PROXY=http://proxy:1"),
 			"PROXY is set for A/0, which has a browser to itself"},
+		{[]string{"_A_INSTANCES=1", "_B_INSTANCES=1", "_A_IS_DEFAULT=1", "_B_ISOLATION=context", "BLOCK_PRIVATE=1"},
+			"BLOCK_PRIVATE is set for A/0, which has a browser to itself"},
 		{[]string{"_A_INSTANCES=1", "_A_LAUNCH=maybe"}, "must be true, false or extension"},
 	} {
 		if _, err := load(t, "", x.vars...); err == nil || !strings.Contains(err.Error(), x.says) ||

@@ -28,10 +28,15 @@ func (c *Config) checkIsolation(bad *Error) {
 	}
 }
 
-// checkNeedsContext reports a proxy or a state of an instance whose browser cannot have
-// one: an instance must not go without what is configured for it.
+// checkNeedsContext reports a proxy, a state or limits of an instance whose browser cannot
+// have them: an instance must not go without what is configured for it.
 func (c *Config) checkNeedsContext(p Pool, i settings.Settings, reported map[string]bool, bad *Error) {
-	for key, value := range map[string]string{"PROXY": i.Proxy, "STATE": i.State} {
+	private := ""
+	if i.BlockPrivate {
+		private = "true"
+	}
+	for key, value := range map[string]string{"PROXY": i.Proxy, "STATE": i.State, "BLOCK_PRIVATE": private,
+		"ALLOW_ORIGINS": strings.Join(i.AllowOrigins, " "), "BLOCK_ORIGINS": strings.Join(i.BlockOrigins, " ")} {
 		e := p.layers.lookup(p.Name, i.ID, key)
 		if value == "" || c.reportedAsJoined(e) || reported[p.Name+e.source] {
 			continue

@@ -21,6 +21,7 @@ import (
 	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	"btools/lib/forward/limits"
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
@@ -188,6 +189,9 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	}
 	if p.Sessions, err = sessionsOf(c); err != nil {
 		return nil, err
+	}
+	if p.Sessions != nil && p.Sessions.Defaults.Limits().Any() {
+		p.Options.Args = append(slices.Clone(p.Options.Args), limits.ChromeArgs...)
 	}
 	foreign, err := target(c, rec)
 	if err != nil {

@@ -53,6 +53,12 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			"with sessions")
 	case s.ProxyBypass != "" && s.Proxy == "":
 		return nil, c.UsageError("--proxy-bypass needs --proxy")
+	case s.ProxyBypass != "" && s.Limits().Any():
+		return nil, c.UsageError("--proxy-bypass cannot be used with --allow-origins, --block-origins and " +
+			"--block-private: they judge all requests")
+	case s.Limits().Any() && s.DefaultSession != "":
+		return nil, c.UsageError("--allow-origins, --block-origins and --block-private cannot be used with " +
+			"--default-session: the browser's own profile is its user's, which has no limits")
 	case s.State != "" && s.DefaultSession != "":
 		return nil, c.UsageError("--state cannot be used with --default-session: " +
 			"the browser's own profile has its logins")
