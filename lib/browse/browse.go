@@ -62,6 +62,7 @@ type Browser struct {
 	hidden   map[string]bool // contexts and tabs that an agent does not see
 	opening  int             // hidden tabs whose names are not known yet
 	deferred []attached      // tabs that may be one of them
+	made     map[string]bool // the IDs of tabs that were opened here, and by their pages
 
 	refuses  func(ctx context.Context, address string) error // a file; nil: all are shown
 	guarding bool                                            // files are asked for
@@ -94,7 +95,7 @@ const (
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
 	b := &Browser{second: cmp.Or(second, time.Second), nextRef: 1, number: time.Now().UnixNano(),
 		targets: map[string]*target{},
-		hidden:  map[string]bool{}}
+		hidden:  map[string]bool{}, made: map[string]bool{}}
 	ready := make(chan struct{}) // events come before the connection is known here
 	conn, err := cdp.Dial(ctx, url, func(e cdp.Event) { <-ready; b.event(e) })
 	if err != nil {
@@ -132,6 +133,22 @@ func (b *Browser) of(bound time.Duration) time.Duration {
 	return time.Duration(float64(bound) * b.second.Seconds())
 }
 
+// CloseOpened closes the tabs that were opened here, and by their pages.
+func (b *Browser) CloseOpened() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
+	defer cancel()
+	b.mu.Lock()
+	var all sync.WaitGroup
+	for id := range b.made {
+		all.Go(func() { b.Call(ctx, "Target.closeTarget", map[string]string{"targetId": id}, nil) }) // it may be gone
+	}
+	b.mu.Unlock()
+	all.Wait()
+}
+
+// closeBound is how long the tabs may take to close.
+const closeBound = 2 * time.Second
+
 // Close ends the connection. Tabs stay open.
 func (b *Browser) Close() {
 	b.conn.Close()
@@ -158,6 +175,9 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 	t := &target{session: session, id: info.TargetID, worlds: map[string]int{}}
 	if page {
 		t.tab = newTab(b, t, info)
+		if b.made[info.OpenerID] {
+			b.made[info.TargetID] = true
+		}
 		if b.isHidden(info) {
 			t.tab.hidden = true
 		} else {
@@ -372,6 +392,9 @@ func (b *Browser) make(ctx context.Context) (*Tab, error) {
 	if err := b.conn.Call(ctx, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &made); err != nil {
 		return nil, err
 	}
+	b.mu.Lock()
+	b.made[made.TargetID] = true
+	b.mu.Unlock()
 	var t *Tab
 	err := b.wait(ctx, func() bool {
 		i := slices.IndexFunc(b.tabs, func(t *Tab) bool { return t.main.id == made.TargetID })

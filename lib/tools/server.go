@@ -38,6 +38,7 @@ type Options struct {
 	NoImages bool     // none is sent
 	// SnapshotFiles has the snapshots that nobody has asked for saved in files.
 	SnapshotFiles bool
+	Guest         bool // the browser is another program's: tabs that were opened here close at the end
 	Own           bool // the session is that of one agent, whom its host names
 	// Arguments are those that its host has added to the tools, and takes out of calls.
 	Arguments []string
@@ -132,9 +133,15 @@ func (s *Server) close() {
 	s.browser = nil
 	s.mu.Unlock()
 	if b != nil {
+		if s.Guest {
+			b.CloseOpened()
+		}
 		b.Close()
 	}
 	if s.firefox != nil {
+		if s.Guest {
+			s.firefox.CloseOpened()
+		}
 		s.firefox.Close()
 	}
 	<-s.out.Close()

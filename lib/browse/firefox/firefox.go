@@ -59,6 +59,7 @@ type Browser struct {
 	count   int               // of tabs that have been opened
 	begins  int               // how many downloads pages have begun
 	files   []string          // the names of the latest of them
+	made    []string          // tabs that were opened here
 	parents map[string]string // of frames
 	mute    map[string]bool   // frames that have not answered, until they do
 	frames  []string          // contexts of frames: the first is that of f1e…
@@ -291,6 +292,21 @@ func (b *Browser) New(ctx context.Context) error {
 	return b.activate(ctx, tab)
 }
 
+// CloseOpened closes the tabs that were opened here.
+func (b *Browser) CloseOpened() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
+	defer cancel()
+	b.mu.Lock()
+	all := slices.Clone(b.made)
+	b.mu.Unlock()
+	for _, tab := range all {
+		b.conn.Call(ctx, "browsingContext.close", map[string]string{"context": tab}, nil) // which may be gone
+	}
+}
+
+// closeBound is how long the tabs may take to close.
+const closeBound = 2 * time.Second
+
 // open opens a blank tab behind the others: one in front would wait for the page that was
 // there before, which may run a script without end.
 func (b *Browser) open(ctx context.Context) (tab string, err error) {
@@ -302,6 +318,7 @@ func (b *Browser) open(ctx context.Context) (tab string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.addLocked(made.Context)
+	b.made = append(b.made, made.Context)
 	return made.Context, nil
 }
 
