@@ -65,8 +65,8 @@ func (h *Host) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, e
 			ListPageTools: s.ListPageTools && to == mcp.OfHandshake, PageNames: &h.pageNames,
 			AllFiles: s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
 			LoadState: s.stateLoader(),
-			Emptied:   s.Source.Emptied(b),
-			Clients:   func(ctx context.Context) int { return s.Source.Clients(ctx, b) }})
+			Emptied:   s.Source.Emptied(b), Guest: s.Source.Guest(),
+			Clients: func(ctx context.Context) int { return s.Source.Clients(ctx, b) }})
 		in.Close()
 		out.Close()
 		x.over <- err

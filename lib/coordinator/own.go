@@ -34,15 +34,19 @@ func (s *Server) ownList() (all []ownTool) {
 	kind := s.Source.Kind()
 	builtin := slices.ContainsFunc(s.Children, func(child child.Spec) bool { return child.Builtin })
 	one := kind != source.Pool && kind != source.ByChild // browser that all share
-	ours := one && kind != source.Hub
+	guest := s.Source.Guest()
+	ours := one && kind != source.Hub && !guest
 	of, stopInput, restartInput := ", or that of a session_id,", schemaFile("coordinator_stop_browser"),
 		schemaFile("coordinator_restart_browser")
 	stopAbout := "Stop the browser" + of + " which loses its pages. Not needed at the end: it stops with the session."
-	switch kind {
-	case source.SharedProfile:
+	switch {
+	case guest:
+		stopAbout = "Close the pages of a session_id. The browser itself stays. Not needed at the end: they close " +
+			"with the session."
+	case kind == source.SharedProfile:
 		of, stopAbout = "", strings.Replace(stopAbout, of, ",", 1)
 		stopInput, restartInput = withoutArgument(stopInput, "session_id"), withoutArgument(restartInput, "session_id")
-	case source.Hub:
+	case kind == source.Hub:
 		stopAbout = "Close the tabs of this session, or of that of a session_id. The browser itself stays " +
 			"with its user. Not needed when done: they close with the session."
 		stopInput = argumentFiles("instanceId")[0].appendTo(stopInput)
@@ -67,8 +71,8 @@ func (s *Server) ownList() (all []ownTool) {
 				"tools: they launch the browser themselves. A browser that runs with other options is replaced, " +
 				"which loads its pages again.",
 			Effect: agenttool.Destroys, Input: s.launchInput(), Do: s.launchBrowser}},
-		{one, ownTool{Name: "coordinator_stop_browser", Title: "Stop browser", About: stopAbout,
-			Effect: agenttool.Destroys, Input: stopInput, Do: s.stopBrowser}},
+		{one && !(guest && kind == source.SharedProfile), ownTool{Name: "coordinator_stop_browser",
+			Title: "Stop browser", About: stopAbout, Effect: agenttool.Destroys, Input: stopInput, Do: s.stopBrowser}},
 		{ours, ownTool{Name: "coordinator_restart_browser", Title: "Restart browser",
 			About: "Replace the browser" + of + " by a fresh one with the same options, if it misbehaves; without " +
 				"one, launch it. Its pages and logins are lost; the debugging port stays.",

@@ -29,6 +29,8 @@ const (
 	apartInstructions = `The browser tools launch their browser by themselves, at the first call that needs one, and ` +
 		`show a browser that is this session's own. ` +
 		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
+	guestInstructions = `The browser tools use a browser that another program has launched, and that stays: tabs ` +
+		`that were open before may be a person's.`
 	hubInstructions = `The browser tools use the browser of a person, with its logins, which has joined by an ` +
 		`extension. They see the tabs that they have opened, and those that the person shares. If no browser has ` +
 		`joined, a call says what the person has to do. browser_instance launches other browsers: without ` +
@@ -74,6 +76,10 @@ func (s *Server) instructions() string {
 	switch {
 	case !drives:
 		text = bareInstructionsOf[kind]
+	case s.Source.Guest():
+		if text = guestInstructions; kind != source.SharedProfile {
+			text += sessionInstructions
+		}
 	case kind == source.ByChild:
 		text = fmt.Sprintf(leftInstructions, s.Source.Type(), child.InstallBrowser(s.Source.Type()))
 	}

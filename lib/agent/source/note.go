@@ -54,6 +54,8 @@ func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
 	case !used || at.fresh || !other:
 	case at.Pool != "":
 		r.Replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", at.Instance, at.Pool)
+	case at.guest:
+		r.Replaced = "the browser had ended, and another one is at its endpoint now"
 	case at.joined && at.ended == "": // the call has named it
 		r.Replaced = "the browser had left, and has joined again"
 	case at.joined:

@@ -41,6 +41,10 @@ type proxied struct {
 // Proxied is one browser behind a bproxy that is started with these flags when
 // it is needed, and how hosts share it.
 func Proxied(store *state.Store, log io.Writer, flags []string, how Sharing) Source {
+	return newProxied(store, log, flags, how)
+}
+
+func newProxied(store *state.Store, log io.Writer, flags []string, how Sharing) *proxied {
 	s := &proxied{store: store, log: log, flags: slices.Concat(flags, how.flags())}
 	s.init(s, how)
 	s.proxy = newSibling(store, s.start)

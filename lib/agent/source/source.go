@@ -61,6 +61,7 @@ type Lease struct {
 	several bool        // the next call may get another browser
 	fresh   bool        // each call gets a new browser
 	ended   string      // why the previous browser ended; "": unknown
+	guest   bool        // another program has launched it
 	joined  bool        // it has joined by its extension, and is not launched
 	notices *notices    // nil: none arrive
 	note    *hibernated // nil: it never is
@@ -84,6 +85,8 @@ type Source interface {
 	Type() string
 	// Clients is how many clients a browser's session has; 0: it is not known.
 	Clients(ctx context.Context, b Browser) int
+	// Guest reports whether another program launches and stops the browser.
+	Guest() bool
 	// Emptied returns what ends a browser whose last tab was closed; nil: nothing does.
 	Emptied(b Browser) func()
 	// SaveState saves the logins of a browser's session, and returns what bproxy or
@@ -102,6 +105,7 @@ type plain struct{}
 
 func (plain) Type() string                         { return "" }
 func (plain) Clients(context.Context, Browser) int { return 0 }
+func (plain) Guest() bool                          { return false }
 func (plain) Emptied(Browser) func()               { return nil }
 func (plain) States() control.Caller               { return nil }
 func (plain) Instances() *instances.Set            { return nil }

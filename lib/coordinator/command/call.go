@@ -167,8 +167,9 @@ func atURL(c *cli.Context) ([]string, error) {
 
 // sessionOptions are those of bmcp with which a session of bmcp call starts.
 func sessionOptions() []string {
-	return append(settings.Flags(settings.Launches), "mcp", "config", "extension", "pool", "socket", "pool-config",
-		"env-file", "state", "tab-limit", "allow-unrestricted-file-access", "image-responses", "page-tools")
+	return append(settings.Flags(settings.Launches), "mcp", "config", "extension", "cdp", "isolated", "pool",
+		"socket", "pool-config", "env-file", "state", "tab-limit", "allow-unrestricted-file-access",
+		"image-responses", "page-tools")
 }
 
 // CallFlags returns the flags of bmcp with which a session of bmcp call can start.
@@ -201,7 +202,7 @@ func target(c *cli.Context) (t shell.Target, err error) {
 		return t, c.UsageError("--token-file is for --url")
 	}
 	for _, name := range sessionOptions() {
-		if !c.IsSet(name) {
+		if !c.IsSet(name) || c.IsSet("cdp") && !c.Given(name) { // a variable is for a browser that is launched
 			continue
 		}
 		t.Given = t.Given || c.Given(name)
@@ -215,6 +216,13 @@ func target(c *cli.Context) (t shell.Target, err error) {
 			}
 		}
 		for _, v := range values {
+			if name == "cdp" {
+				at, err := source.ParseEndpoint(v)
+				if err != nil {
+					return t, c.UsageError("--cdp: %v", err)
+				}
+				v = at.URL
+			}
 			if slices.Contains([]string{"config", "socket", "pool-config", "env-file", "profile"}, name) ||
 				name == "browser" && strings.ContainsRune(v, filepath.Separator) {
 				if v, err = c.Abs(v); err != nil {
@@ -224,7 +232,7 @@ func target(c *cli.Context) (t shell.Target, err error) {
 			t.Options = append(t.Options, "--"+name+"="+v)
 		}
 	}
-	if c.IsSet("profile") {
+	if c.IsSet("profile") || c.IsSet("cdp") && !c.Bool("isolated") {
 		t.Options = append(t.Options, "--shared")
 	}
 	if c.Bool("pool") && !c.IsSet("socket") {

@@ -395,6 +395,8 @@ func choose(c *cli.Context, environ []string) (ch choice, err error) {
 	path := c.String("pool-config")
 	ch.configured = !ch.service && (path != "" || config.Configures(environ, ch.vars...))
 	switch b := c.String("browser"); {
+	case c.IsSet("cdp"), c.Bool("isolated"):
+		err = checkCDP(c, ch)
 	case c.Bool("extension"):
 		err = checkExtension(c, ch)
 	case ch.service:
@@ -457,6 +459,9 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing
 	if c.Bool("extension") {
 		return ofHub(c)
 	}
+	if c.IsSet("cdp") {
+		return atEndpoint(c, adjust)
+	}
 	if (ch.service || ch.configured) && c.Getenv("BROWSER_TIMEOUT_MINUTES") != "" {
 		c.Log.Warn("BROWSER_TIMEOUT_MINUTES has no effect on pools: IDLE stops their browsers")
 	}
@@ -475,11 +480,7 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing
 		o.Args = append(slices.Clone(o.Args), "--enable-features="+strings.Join(pageToolFeatures, ","))
 	}
 	store := c.State()
-	level := c.String("log-level")
-	if level == "info" {
-		level = "warn" // their usual words are of no interest here
-	}
-	log := []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
+	log := logFlags(c)
 	leaves := slices.ContainsFunc(children, func(child child.Spec) bool { return !child.Builtin && child.URL == "" })
 	ownFirefox := o.Browser == record.Firefox && !leaves
 	if ch.configured || ownFirefox {
@@ -517,6 +518,15 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing
 	}
 	adjust(&how)
 	return source.Proxied(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
+}
+
+// logFlags are the flags of logging for the programs that bmcp starts.
+func logFlags(c *cli.Context) []string {
+	level := c.String("log-level")
+	if level == "info" {
+		level = "warn" // their usual words are of no interest here
+	}
+	return []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
 }
 
 // firefoxes are the arguments of bpool for a Firefox for each host, launched when it is
@@ -567,7 +577,7 @@ func sharing(c *cli.Context) (how source.Sharing, err error) {
 			strings.Join(virtualFlags(), ", --"))
 	case c.Bool("shared"):
 		how.Kind = source.SharedProfile
-	case c.IsSet("http"):
+	case c.Bool("isolated"), c.IsSet("http") && !c.IsSet("cdp"):
 		how.Kind = source.SessionsOnly
 	}
 	if dir := project(c); dir != "" && !c.IsSet("upload-root") {

@@ -32,12 +32,8 @@ func ofHub(c *cli.Context) (source.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	level := c.String("log-level")
-	if level == "info" {
-		level = "warn"
-	}
-	hubs := &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: time.Minute, Args: []string{
-		"--log-level=" + level, "--log-format=" + c.String("log-format"), "--session-idle=" + how.SessionIdle.String()}}
+	hubs := &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: time.Minute,
+		Args: append(logFlags(c), "--session-idle="+how.SessionIdle.String())}
 	launched := &instances.Set{Hubs: hubs, Detect: detect, Dir: project(c), Home: c.Home(), Getenv: c.Getenv,
 		Stderr: c.Messages}
 	return source.OfHub(source.Joined{Hubs: hubs, As: fmt.Sprintf("bmcp-%d", os.Getpid()), Launched: launched},

@@ -67,5 +67,9 @@ func ServerFlags() []ucli.Flag {
 		&ucli.BoolFlag{Name: "extension", Category: browser,
 			Usage: "use a browser that joins by its extension (such as the one that a person uses; launch " +
 				"none)"},
+		&ucli.StringFlag{Name: "cdp", Category: browser,
+			Usage: "use the browser that runs at `URL|PORT` as it is, with its tabs and logins (launch none)"},
+		&ucli.BoolFlag{Name: "isolated", Category: browser,
+			Usage: "use a context of its own in the browser of --cdp, which ends with the session"},
 	}, flags.Settings(settings.Agent, settings.Lives, browser, ""))
 }

@@ -1,0 +1,237 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"btools/lib/client"
+	"btools/lib/coordinator/tasks"
+	"btools/lib/devtools"
+	"btools/lib/exit"
+	"btools/lib/launch/options"
+	"btools/lib/record"
+	"btools/lib/sockets"
+	"btools/lib/state"
+)
+
+// Endpoint is the debugging endpoint of a browser that runs, and goes on without its agents.
+type Endpoint struct {
+	URL     string // or the path of a file DevToolsActivePort
+	BiDi    bool   // it speaks WebDriver BiDi, and not CDP
+	Session bool   // it is a session, and cannot have others
+}
+
+// ParseEndpoint reads a port, HOST:PORT, a URL or the path of a file DevToolsActivePort.
+func ParseEndpoint(text string) (e Endpoint, err error) {
+	e.URL = text
+	if filepath.Base(text) == devtools.ActivePort {
+		e.URL, err = filepath.Abs(text)
+		return e, err
+	}
+	if _, err := strconv.ParseUint(text, 10, 16); err == nil {
+		e.URL = "http://127.0.0.1:" + text
+	} else if !strings.Contains(text, "://") {
+		e.URL = "http://" + text
+	}
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "ws" || u.Hostname() == "" {
+		return e, fmt.Errorf("it is PORT, http://HOST:PORT, ws://HOST:PORT/PATH or the file %s, not %q",
+			devtools.ActivePort, text)
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+		return e, fmt.Errorf("%q has no port, which is a number up to 65535", text)
+	}
+	e.BiDi = u.Scheme == "ws" && u.Path == "/session"
+	e.Session = e.BiDi || strings.HasPrefix(u.Path, "/session/")
+	return e, nil
+}
+
+// attached is a browser that another program launches and stops, behind a bproxy.
+type attached struct {
+	*proxied
+	at Endpoint
+}
+
+// Attached is the browser at an endpoint, and how hosts share it. A bproxy with these flags is started when it is
+// needed, unless the endpoint is a session.
+func Attached(store *state.Store, log io.Writer, flags []string, how Sharing, at Endpoint) Source {
+	if at.Session {
+		return directly(at)
+	}
+	if all, err := client.Shared.All(store); err == nil {
+		for _, p := range all {
+			if p.HTTPURL == strings.TrimSuffix(at.URL, "/") { // each client gets a session of its own there
+				return directly(at)
+			}
+		}
+	}
+	flags = append(slices.Clone(flags), "--target="+at.URL)
+	if filepath.Base(at.URL) == devtools.ActivePort {
+		flags = append(flags, "--one-connection") // its user is asked to allow each
+	}
+	s := &attached{newProxied(store, log, flags, how), at}
+	s.provider = s
+	return s
+}
+
+func (s *attached) Guest() bool { return true }
+
+// up returns nil: whether the browser runs is known when it has been asked.
+func (s *attached) up(string, string) *Lease { return nil }
+
+func (s *attached) acquire(ctx context.Context, _, _ string) (*Lease, error) {
+	id, err := s.at.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.proxy.Get(ctx); err != nil {
+		return nil, err
+	}
+	s.uses.mu.Lock()
+	defer s.uses.mu.Unlock()
+	b := s.browserLocked()
+	b.ID = id
+	return &Lease{Browser: b, Release: func() {}, guest: true}, nil
+}
+
+func (s *attached) control(context.Context, string, options.Options) (*record.Record, error) {
+	return nil, s.at.notOurs()
+}
+
+func (e Endpoint) notOurs() error {
+	return exit.Errorf(exit.Usage, "the browser at %s is not launched and stopped from here", e.URL)
+}
+
+// askBound is how long an endpoint may take to answer.
+const askBound = 10 * time.Second
+
+// ask returns what tells the browser at the endpoint from the one before it; "": nothing does. The error says what
+// listens there.
+func (e Endpoint) ask(ctx context.Context) (id string, err error) {
+	at := e.URL
+	if filepath.Base(at) == devtools.ActivePort {
+		if at, err = devtools.ReadActivePort(at); err != nil {
+			return "", &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("cannot find the browser: %w", err),
+				Hint: "Chrome writes the file once remote debugging is allowed in chrome://inspect/#remote-debugging"}
+		}
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
+	if strings.Trim(u.Path, "/") == "" {
+		v, err := devtools.GetVersion(ctx, u.Host)
+		if err == nil && v.WSURL == "" {
+			err = fmt.Errorf("it does not tell the address of a browser's WebSocket")
+		}
+		if err != nil {
+			return "", e.unanswered(u.Host, err)
+		}
+		return v.WSURL, nil
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return "", e.unanswered(u.Host, err)
+	}
+	conn.Close()
+	return "", nil
+}
+
+// unanswered says that no browser answers at an address, and what does.
+func (e Endpoint) unanswered(addr string, why error) error {
+	const hint = "a Chromium listens with --remote-debugging-port=PORT, a Firefox at ws://HOST:PORT/session"
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no browser is at %s: nothing listens there (%w)",
+			e.URL, err), Hint: hint}
+	}
+	defer conn.Close()
+	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no browser is at %s: %s listens there, and does not "+
+		"answer as a debugging endpoint does (%w)", e.URL, listener(conn), why), Hint: hint}
+}
+
+// listener names the process at the other end of a connection.
+func listener(conn net.Conn) string {
+	addr := func(a net.Addr) netip.AddrPort {
+		p, _ := netip.ParseAddrPort(a.String())
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	pid, err := 0, error(nil)
+	for end := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) { // until it has accepted
+		pid, err = sockets.Holder(addr(conn.RemoteAddr()), addr(conn.LocalAddr()))
+		if err == nil || time.Now().After(end) {
+			break
+		}
+	}
+	if err != nil {
+		return "another program"
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return fmt.Sprintf("process %d", pid)
+	}
+	return fmt.Sprintf("%s (process %d)", strings.TrimSpace(string(name)), pid)
+}
+
+// direct is a browser that its clients connect to themselves: a Firefox, which has one session at a time, or one that
+// is a session already.
+type direct struct {
+	plain
+	at      Endpoint
+	browser Browser
+}
+
+func directly(at Endpoint) Source {
+	if at.BiDi {
+		return direct{at: at, browser: Browser{BiDi: at.URL, Type: record.Firefox}}
+	}
+	base, _, _ := strings.Cut("http"+strings.TrimPrefix(strings.TrimPrefix(at.URL, "http"), "ws"), "/devtools/")
+	b := Browser{HTTPURL: strings.TrimSuffix(base, "/"), WSURL: at.URL}
+	if strings.HasPrefix(at.URL, "http") {
+		b.WSURL = "ws" + strings.TrimPrefix(b.HTTPURL, "http") + "/devtools/browser"
+	}
+	return direct{at: at, browser: b}
+}
+
+func (d direct) Kind() Kind  { return SharedProfile }
+func (d direct) Guest() bool { return true }
+func (d direct) Of(_ context.Context, o Owner, _ bool) Browsers {
+	return &ofDirect{use{book: &book{}, owner: o}, d}
+}
+
+// ofDirect is the browser as one owner uses it.
+type ofDirect struct {
+	use
+	direct
+}
+
+func (d *ofDirect) Target(context.Context) (Browser, error) { return d.browser, nil }
+func (d *ofDirect) Queue(BrowserRef) tasks.Queue            { return tasks.Queue{Key: d.at.URL, Slots: 1} }
+func (d *ofDirect) Leave() (release func())                 { return func() {} }
+func (d *ofDirect) Take(ctx context.Context, _ BrowserRef) (*Lease, error) {
+	if _, err := d.at.ask(ctx); err != nil {
+		return nil, err
+	}
+	return &Lease{Browser: d.browser, Release: func() {}}, nil
+}
+func (d *ofDirect) Status(ctx context.Context, _ string) (Status, error) {
+	if _, err := d.at.ask(ctx); err != nil {
+		return Status{Notes: []string{err.Error()}}, nil
+	}
+	return Status{Running: true}, nil
+}
+func (d *ofDirect) Control(context.Context, Action, BrowserRef, options.Options) error {
+	return d.at.notOurs()
+}

@@ -1,0 +1,50 @@
+package command
+
+import (
+	"btools/lib/agent/source"
+	"btools/lib/cli"
+	"btools/lib/settings"
+)
+
+// checkCDP refuses what contradicts a browser that runs.
+func checkCDP(c *cli.Context, ch choice) error {
+	if !c.IsSet("cdp") {
+		return c.UsageError("--isolated is for --cdp")
+	}
+	at, err := source.ParseEndpoint(c.String("cdp"))
+	switch {
+	case err != nil:
+		return c.UsageError("--cdp: %v", err)
+	case c.Bool("extension"):
+		return c.UsageError("--cdp and --extension exclude each other")
+	case c.Bool("isolated") && c.Bool("shared"):
+		return c.UsageError("--isolated and --shared exclude each other")
+	case ch.service || ch.configured || c.IsSet("pool-config") || c.IsSet("env-file"):
+		return c.UsageError("--cdp and pools exclude each other")
+	case c.Bool("isolated") && at.Session:
+		return c.UsageError("--isolated needs the endpoint of a Chromium: %s has one context", at.URL)
+	case c.IsSet("state") && !c.Bool("isolated"):
+		return c.UsageError("--state needs --isolated with --cdp: the browser has the logins of its user")
+	}
+	for _, name := range append(settings.Flags(settings.Launches), "idle") {
+		if c.Given(name) {
+			return c.UsageError("--%s has no effect: the browser of --cdp runs already", name)
+		}
+	}
+	return nil
+}
+
+// atEndpoint is the browser that runs.
+func atEndpoint(c *cli.Context, adjust func(*source.Sharing)) (source.Source, error) {
+	at, err := source.ParseEndpoint(c.String("cdp"))
+	if err != nil {
+		return nil, err
+	}
+	how, err := sharing(c)
+	if err != nil {
+		return nil, err
+	}
+	adjust(&how)
+	how.Idle = 0 // it is not ours to stop
+	return source.Attached(c.State(), c.Messages, logFlags(c), how, at), nil
+}
