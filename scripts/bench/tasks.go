@@ -3,12 +3,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"btools/lib/tools/tasks"
 )
@@ -22,11 +24,13 @@ func solveTasks(b *bench) {
 	}
 	site := tasks.Serve()
 	b.atEnd(site.Close)
-	theirs, took := b.solvedBy(site, suite, playwrightMCP())
+	theirs, took, theirText := b.solvedBy(site, suite, playwrightMCP())
 	row(fmt.Sprintf("%d tasks: solved by @playwright/mcp; time", len(suite)), "", "%d, %.0f s", len(theirs),
 		took.Seconds())
-	ours, took := b.solvedBy(site, suite, builtinMCP())
+	ours, took, ourText := b.solvedBy(site, suite, builtinMCP())
 	row("the same: by builtin; time", "", "%d, %.0f s", len(ours), took.Seconds())
+	row("the same: characters of the results: builtin, theirs", "", "%d, %d", ourText, theirText)
+	row("the same: builtin ÷ @playwright/mcp", "≤ 1", "%.2f", float64(ourText)/float64(theirText))
 	missed := 0
 	for name := range theirs {
 		if !ours[name] {
@@ -39,10 +43,10 @@ func solveTasks(b *bench) {
 // maxTask is how long a server has for a task.
 const maxTask = time.Minute
 
-// solvedBy solves tasks one after the other. A server that ends or hangs is
+// solvedBy solves tasks one after the other, and counts the characters of the results. A server that ends or hangs is
 // replaced.
 func (b *bench) solvedBy(site *tasks.Site, suite []tasks.Task, argv []string) (solved map[string]bool,
-	took time.Duration) {
+	took time.Duration, characters int) {
 	solved = map[string]bool{}
 	var h *host
 	for _, t := range suite {
@@ -52,7 +56,15 @@ func (b *bench) solvedBy(site *tasks.Site, suite []tasks.Task, argv []string) (s
 		began := time.Now()
 		server := h.Process
 		limit := time.AfterFunc(maxTask, func() { server.Kill() })
-		err := site.Solve(t, h.result, dir)
+		err := site.Solve(t, func(name, args string) (json.RawMessage, error) {
+			r, err := h.result(name, args)
+			var got struct{ Content []struct{ Text string } }
+			json.Unmarshal(r, &got) // else there is no text
+			for _, c := range got.Content {
+				characters += utf8.RuneCountInString(c.Text)
+			}
+			return r, err
+		}, dir)
 		if err == nil {
 			solved[t.Name] = true
 			_, err = h.result("browser_tabs", `{"action":"new"}`) // without a tab the browser would end
@@ -70,5 +82,5 @@ func (b *bench) solvedBy(site *tasks.Site, suite []tasks.Task, argv []string) (s
 	if h != nil {
 		h.stop()
 	}
-	return solved, took
+	return solved, took, characters
 }
