@@ -82,7 +82,7 @@ function nodesOf(el, state, inherits) {
     if (begins) children.unshift(' ') // the text of a block does not run into its neighbours'
     if (ends) children.push(' ')
   }
-  const joined = join(children)
+  const joined = el.localName === 'label' ? withoutName(el, join(children)) : join(children)
   if (el.localName === 'slot' || role === 'presentation' || !visible) return joined
   return wrap(el, role, clickable, joined, state, style)
 }
@@ -96,6 +96,13 @@ function nodesIn(el, state, inherits) {
     if (e instanceof TypeError && el instanceof HTMLFormElement) return [' (a form that cannot be read) ']
     throw e
   }
+}
+
+// withoutName are the children of a label without its text, if that is the name of the field that it is for.
+function withoutName(label, children) {
+  const el = label.control, said = text(children.filter((c) => typeof c === 'string').join(''))
+  if (!el || !said || !isRendered(el) || said !== nameOf(el, roleOf(el))) return children
+  return children.filter((c) => typeof c !== 'string')
 }
 
 // hiddenControl returns the node of the input that is not shown itself and that a label, the first
