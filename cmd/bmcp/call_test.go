@@ -313,7 +313,7 @@ func TestCallFaults(t *testing.T) {
 	for n := range 12 {
 		all.Go(func() {
 			name := fmt.Sprint("s", n%4)
-			if out := called(w, "--session", name, "navigate", site+"/"+name); !strings.Contains(out, "Page /"+name) {
+			if out := called(w, "--session", name, "navigate", site+"/"+name); !strings.Contains(out, site+"/"+name) {
 				t.Errorf("call %d says %q", n, out)
 			}
 		})
