@@ -100,6 +100,7 @@ func TestCDPRefuses(t *testing.T) {
 		"exclude each other":                                {"--cdp", "9222", "--extension"},
 		"--state needs --isola":                             {"--cdp", "9222", "--state", "x"},
 		"it is PORT, http://HOST:PORT, ws://HOST:PORT/PATH": {"--cdp", "https://example.com"},
+		"is a session, which is as":                         {"--cdp", "ws://127.0.0.1:9222/session", "--block-private"},
 		"has no port":                                       {"--cdp", "example.com"},
 	} {
 		if r := w.Run("bmcp", args...); r.Code != 64 || !strings.Contains(r.Err, want) {

@@ -31,6 +31,15 @@ type Endpoint struct {
 	Session bool   // it is a session, and cannot have others
 }
 
+// In returns the endpoint with what a state file says of it: bproxy share gives each client a session of its own.
+func (e Endpoint) In(store *state.Store) Endpoint {
+	all, err := client.Shared.All(store)
+	e.Session = e.Session || err == nil && slices.ContainsFunc(all, func(p client.Proxy) bool {
+		return p.HTTPURL == strings.TrimSuffix(e.URL, "/")
+	})
+	return e
+}
+
 // ParseEndpoint reads a port, HOST:PORT, a URL or the path of a file DevToolsActivePort.
 func ParseEndpoint(text string) (e Endpoint, err error) {
 	e.URL = text
@@ -67,13 +76,6 @@ type attached struct {
 func Attached(store *state.Store, log io.Writer, flags []string, how Sharing, at Endpoint) Source {
 	if at.Session {
 		return directly(at)
-	}
-	if all, err := client.Shared.All(store); err == nil {
-		for _, p := range all {
-			if p.HTTPURL == strings.TrimSuffix(at.URL, "/") { // each client gets a session of its own there
-				return directly(at)
-			}
-		}
 	}
 	flags = append(slices.Clone(flags), "--target="+at.URL)
 	if filepath.Base(at.URL) == devtools.ActivePort {

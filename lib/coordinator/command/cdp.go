@@ -11,7 +11,7 @@ func checkCDP(c *cli.Context, ch choice) error {
 	if !c.IsSet("cdp") {
 		return c.UsageError("--isolated is for --cdp")
 	}
-	at, err := source.ParseEndpoint(c.String("cdp"))
+	at, err := endpoint(c)
 	switch {
 	case err != nil:
 		return c.UsageError("--cdp: %v", err)
@@ -31,12 +31,23 @@ func checkCDP(c *cli.Context, ch choice) error {
 			return c.UsageError("--%s has no effect: the browser of --cdp runs already", name)
 		}
 	}
+	for _, name := range virtualFlags() {
+		if at.Session && c.IsSet(name) {
+			return c.UsageError("--%s has no effect: %s is a session, which is as its owner has begun it", name, at.URL)
+		}
+	}
 	return nil
+}
+
+// endpoint is that of --cdp.
+func endpoint(c *cli.Context) (source.Endpoint, error) {
+	at, err := source.ParseEndpoint(c.String("cdp"))
+	return at.In(c.State()), err
 }
 
 // atEndpoint is the browser that runs.
 func atEndpoint(c *cli.Context, adjust func(*source.Sharing)) (source.Source, error) {
-	at, err := source.ParseEndpoint(c.String("cdp"))
+	at, err := endpoint(c)
 	if err != nil {
 		return nil, err
 	}
