@@ -82,7 +82,8 @@ type Row struct {
 	Path, Dirs bool
 	// Values are all that a string, or a word of a list, may be; empty: any.
 	Values []string
-	// Word returns an error for a word that a list must not have; nil: Values says it all.
+	// Word returns an error for a string, or a word of a list, that there must not be; it
+	// goes on from the word: "is no device". Nil: Values says it all.
 	Word func(string) error
 	// Low and High bound a number. Low bounds a duration; High is MaxDuration then.
 	Low, High int
@@ -265,6 +266,11 @@ func (r *Row) Check(s *Settings, at Where, files Files) error {
 		}
 		if len(r.Values) > 0 && !slices.Contains(r.Values, *p) {
 			return fmt.Errorf("must be %s", strings.Join(r.Values, " or "))
+		}
+		if r.Word != nil && *p != "" {
+			if err := r.Word(*p); err != nil {
+				return fmt.Errorf("which %w", err)
+			}
 		}
 	case *int:
 		switch ok := *p >= r.Low || *p == 0 && r.At[at].Zero; {

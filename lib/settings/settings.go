@@ -49,6 +49,13 @@ type Settings struct {
 	AllowOrigins   []string      // patterns of the origins that their pages may reach; none: any
 	BlockOrigins   []string      // patterns of origins that their pages may not reach
 	BlockPrivate   bool          // their pages may not reach addresses that are not public
+	Device         string        // that their pages take their screen for; "": none
+	UserAgent      string        // "": that of the device, or the browser's own
+	Geolocation    string        // LATITUDE,LONGITUDE[,METRES]; "": none
+	Timezone       string        // "": that of the machine
+	Locale         string        // "": that of the browser
+	Header         []string      // that requests of their pages have as well
+	Offline        bool          // their pages have no network
 	Grant          []string      // permissions that their pages have without asking, by the names of the W3C
 	Trace          string        // absolute path of the file that gets their messages; "": none
 	Downloads      string        // directory that keeps the downloads of each; "": they end with it

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/emulate"
 	"btools/lib/forward/limits"
 	"btools/lib/forward/upstream"
 	"btools/lib/logins"
@@ -154,6 +155,27 @@ var Table = sync.OnceValue(func() []*Row {
 		{Name: "block-private", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isUsers, Context: true,
 			Field: func(s *Settings) any { return &s.BlockPrivate },
 			Usage: "keep pages from this machine, private networks and cloud metadata, whatever their names"},
+		{Name: "device", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
+			Word: emulate.CheckDevice, Field: func(s *Settings) any { return &s.Device },
+			Usage: "let pages take their screen for that of `NAME`, such as \"iPhone 15\", or a size, " +
+				"390x844@3,mobile"},
+		{Name: "user-agent", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
+			Field: func(s *Settings) any { return &s.UserAgent },
+			Usage: "give pages and servers `TEXT` as the user agent"},
+		{Name: "geolocation", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
+			Word: emulate.CheckGeolocation, Field: func(s *Settings) any { return &s.Geolocation },
+			Usage: "tell pages that they are at `LAT,LON`, without asking"},
+		{Name: "timezone", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
+			Word: emulate.CheckTimezone, Field: func(s *Settings) any { return &s.Timezone },
+			Usage: "let pages have the time of `ZONE`, such as Europe/Berlin"},
+		{Name: "locale", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
+			Word: emulate.CheckLocale, Field: func(s *Settings) any { return &s.Locale },
+			Usage: "let pages have the language and the formats of `LOCALE`, such as de-DE"},
+		{Name: "header", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
+			Word: emulate.CheckHeader, Field: func(s *Settings) any { return &s.Header },
+			Usage: "add `NAME:VALUE` to the requests of pages (repeatable)"},
+		{Name: "offline", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
+			Field: func(s *Settings) any { return &s.Offline }, Usage: "let pages have no network"},
 		{Name: "grant", Where: Keys | Share | Agent | Request, Of: Sessions, NotJoined: isHubs, Context: true,
 			Values: []string{"accelerometer", "ambient-light-sensor", "background-sync", "camera", "clipboard-read",
 				"clipboard-write", "display-capture", "geolocation", "gyroscope", "idle-detection", "local-fonts",

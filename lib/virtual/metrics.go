@@ -27,19 +27,22 @@ func (k *Client) noteMetrics(c policy.Command) {
 
 // emulation is what a CDP session emulates.
 type emulation struct {
-	client  *Client
+	calls   *calls
 	session string
 	params  json.RawMessage // of Emulation.setDeviceMetricsOverride
 }
 
-// emulationsLocked returns the sizes that clients emulate for a target.
+// emulationsLocked returns the sizes that clients, then the session, emulate for a target.
 func (s *Session) emulationsLocked(t *target) (all []emulation) {
 	for k := range s.clients {
 		for session, params := range k.metrics {
 			if k.targetLocked(session) == t {
-				all = append(all, emulation{k, session, params})
+				all = append(all, emulation{k.calls, session, params})
 			}
 		}
+	}
+	if own := s.ownSessions[t.id]; s.metrics != nil && own != "" {
+		all = append(all, emulation{s.link.calls, own, s.metrics})
 	}
 	return all
 }
@@ -72,8 +75,8 @@ func (k *Client) captureAmongOthers(c policy.Command) bool {
 	other := others[0] // more than one would contend for the page anyway
 	k.calls.Begin(c.Session, c.Method, c.Params, func(result json.RawMessage, err error) {
 		// Chrome does nothing for parameters that it has already.
-		other.client.calls.Send(other.session, "Emulation.clearDeviceMetricsOverride", nil)
-		other.client.calls.Begin(other.session, "Emulation.setDeviceMetricsOverride", other.params,
+		other.calls.Send(other.session, "Emulation.clearDeviceMetricsOverride", nil)
+		other.calls.Begin(other.session, "Emulation.setDeviceMetricsOverride", other.params,
 			func(json.RawMessage, error) { k.answerTo(c, nil)(result, err) })
 	})
 	return true

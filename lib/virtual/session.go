@@ -15,6 +15,7 @@ import (
 	"btools/lib/cdp/wire"
 	"btools/lib/control/api"
 	"btools/lib/downloads"
+	"btools/lib/emulate"
 	"btools/lib/forward"
 	"btools/lib/jsonrpc"
 	"btools/lib/logins"
@@ -90,6 +91,9 @@ type Session struct {
 	hiding           int           // hidden pages that are being opened
 	hidden           chan struct{} // closed when there are none
 	begun, over      bool
+
+	emulates []emulate.Command // to each page, before it runs
+	metrics  json.RawMessage   // the parameters of the setDeviceMetricsOverride among them; nil: there is none
 }
 
 // NewSession creates a session with one blank page.
@@ -207,6 +211,7 @@ func (s *Session) begin(ctx context.Context) error {
 	if err := s.grant(ctx); err != nil {
 		return err
 	}
+	s.readEmulation()
 	if s.options.Login != nil {
 		if err := s.Restore(ctx, s.options.State, s.options.Login); err != nil {
 			return fmt.Errorf("cannot start with the state %q: %w", s.options.State, err)
@@ -241,7 +246,11 @@ func (s *Session) grant(ctx context.Context) error {
 	if s.options.DefaultContext {
 		return nil
 	}
-	for _, name := range s.options.Grant {
+	granted := s.options.Grant
+	if s.options.Geolocation != "" {
+		granted = append(slices.Clone(granted), "geolocation")
+	}
+	for _, name := range granted {
 		_, err := s.link.Call(ctx, "", "Browser.setPermission", map[string]any{"browserContextId": s.base,
 			"permission": map[string]string{"name": name}, "setting": "granted"})
 		if err != nil {
@@ -707,6 +716,7 @@ func (s *Session) prepareLocked(t *target) {
 			if !paused {
 				s.keepLocked(t)
 			}
+			s.emulateLocked(own)
 			if s.ignoreCertErrors {
 				s.link.Send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
 			}
