@@ -72,6 +72,13 @@ func checkJSON(t *testing.T, w *World, site string) {
 		{"evaluate '() => {}'", `{"result":null,` + page},
 		{"get_dom h1", `{"result":"<h1>Hello</h1>",` + page},
 		{"fetch " + site + "/data", `{"result":{"data":"H4sIACBhcmNoaXZlIP8=","mime_type":"appl`},
+		{"tabs list", `{"result":[{"index":0,"url":"` + site + `/a","title":"Page /a","current":true}]}`},
+		{"evaluate 'console.warn(\"w\"); document.cookie = \"c=1\"'", `{"result":null,` + page},
+		{"console_messages warning", `{"result":[{"level":"warning","type":"warning","text":"w",`},
+		{"cookies", `{"result":[{"name":"c","value":"1",`},
+		{"requests static=true", `{"result":[{"index":1,"method":"GET","url":"` + site + `/a","type":"document",` +
+			`"status":200,`},
+		{"requests filter=none", `{"result":[]}`},
 		{"evaluate '() => { throw Error(\"no\") }'", `{"result":null,"error":"The script threw`},
 	} {
 		call, want := test[0], test[1]

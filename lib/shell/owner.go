@@ -86,8 +86,9 @@ func title(a proc.Ancestor) string { return cmp.Or(a.Title, a.Program) }
 // callName returns what people call the session of a program, as a session of bproxy can be called.
 func callName(owner proc.Ancestor) string {
 	const most = 24
-	program := notInName().ReplaceAllString(cmp.Or(title(owner), "process"), "-")
-	return fmt.Sprintf("%s-%d", strings.Trim(program[:min(len(program), most)], "-"), owner.PID)
+	program := notInName().ReplaceAllString(title(owner), "-")
+	program = strings.Trim(program[:min(len(program), most)], "-")
+	return fmt.Sprintf("%s-%d", cmp.Or(program, "process"), owner.PID)
 }
 
 var notInName = lazy.Regexp(`[^A-Za-z0-9._]+`)

@@ -101,3 +101,15 @@ func TestPageOfAResult(t *testing.T) {
 		t.Errorf("of another page it knows %+v", p)
 	}
 }
+
+// The session of a program has a name that bproxy takes, and no command takes for an option.
+func TestCallName(t *testing.T) {
+	t.Parallel()
+	for title, want := range map[string]string{"claude": "claude-7", "npm exec @a/b": "npm-exec-a-b-7",
+		"日本": "process-7", "": "process-7", "-x\n": "x-7", "a.b_c": "a.b_c-7",
+		strings.Repeat("x", 100): strings.Repeat("x", 24) + "-7"} {
+		if got := callName(proc.Ancestor{Title: title, Identity: proc.Identity{PID: 7}}); got != want {
+			t.Errorf("%q: %q, want %q", title, got, want)
+		}
+	}
+}

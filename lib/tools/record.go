@@ -29,6 +29,7 @@ func console(ctx context.Context, r *reply, a struct {
 		most = slices.Index(levels, a.Level)
 	}
 	var lines []string
+	rows := []messageRow{}
 	counts := map[string]int{}
 	messages := t.Console(a.All)
 	for _, m := range messages {
@@ -41,7 +42,9 @@ func console(ctx context.Context, r *reply, a struct {
 			at = fmt.Sprintf(" @ %s:%d", m.URL, m.Line+1)
 		}
 		lines = append(lines, fmt.Sprintf("[%s] %s%s", strings.ToUpper(m.Kind), m.Text, at))
+		rows = append(rows, messageRow{m.Level, m.Kind, m.Text, m.URL, m.Line + 1})
 	}
+	r.rows(rows)
 	r.say("Total messages: %d (Errors: %d, Warnings: %d)", len(messages), counts["error"], counts["warning"])
 	if len(lines) < len(messages) {
 		r.say("Returning %d messages for level %q", len(lines), levels[most])
@@ -51,6 +54,26 @@ func console(ctx context.Context, r *reply, a struct {
 	}
 	text := strings.Join(lines, "\n")
 	return r.text(ctx, a.Filename, fenced("", text), text)
+}
+
+// messageRow is a message of the console in a list for a reader of JSON.
+type messageRow struct {
+	Level string `json:"level"`
+	Type  string `json:"type"`
+	Text  string `json:"text"`
+	URL   string `json:"url"`
+	Line  int    `json:"line"` // from 1
+}
+
+// requestRow is a request in a list for a reader of JSON.
+type requestRow struct {
+	Index      int    `json:"index"` // by which browser_network_request has the rest
+	Method     string `json:"method"`
+	URL        string `json:"url"`
+	Type       string `json:"type"`
+	Status     int    `json:"status"`
+	Failure    string `json:"failure,omitempty"`
+	DurationMS int64  `json:"duration_ms"`
 }
 
 // dynamic are the types of requests that scripts make.
@@ -77,6 +100,7 @@ func networkRequests(ctx context.Context, r *reply, a struct {
 		}
 	}
 	var lines []string
+	rows := []requestRow{}
 	hidden := 0
 	for i, q := range t.Requests() {
 		switch {
@@ -87,7 +111,9 @@ func networkRequests(ctx context.Context, r *reply, a struct {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%d. [%s] %s => %s", i+1, q.Method, requestAddress(q.URL), outcome(q)))
+		rows = append(rows, requestRow{i + 1, q.Method, q.URL, q.Type, q.Status, q.Failure, q.Duration.Milliseconds()})
 	}
+	r.rows(rows)
 	if lines != nil {
 		text := strings.Join(lines, "\n")
 		if err := r.text(ctx, a.Filename, text, text); err != nil {

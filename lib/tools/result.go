@@ -38,7 +38,7 @@ type reply struct {
 	told    *toldTools     // of pages, when the call came
 
 	value      *string // the result alone; nil: the results say what it is
-	returns    string  // what a script has returned, in JSON
+	returns    string  // what a script has returned, or the rows of a list, in JSON
 	results    []string
 	actions    []string
 	images     []mcp.Content
@@ -284,6 +284,7 @@ func (r *reply) tabs(ctx context.Context) []string {
 	}
 	if r.showTabs { // they are the result
 		r.results = append(r.results, tabLines(all)...)
+		r.rows(tabRows(all))
 		return nil
 	}
 	if all == nil {
@@ -529,6 +530,30 @@ func clipped(s string, most int) string {
 
 // address returns an address as a result shows it, without its password.
 func address(url string) string { return clipped(browse.Redacted(url), maxAddress) }
+
+// rows gives a reader of JSON the elements of a list, whose text is the result of others.
+func (r *reply) rows(all any) {
+	if raw, err := json.Marshal(all); err == nil && r.form.JSON {
+		r.returns = string(raw)
+	}
+}
+
+// tabRow is a tab in a list for a reader of JSON.
+type tabRow struct {
+	Index   int    `json:"index"`
+	URL     string `json:"url"`
+	Title   string `json:"title"`
+	Label   string `json:"label,omitempty"`
+	Current bool   `json:"current"`
+}
+
+func tabRows(tabs []browse.TabState) []tabRow {
+	rows := []tabRow{}
+	for i, t := range tabs {
+		rows = append(rows, tabRow{i, browse.Redacted(t.URL), t.Title, t.Label, t.Current})
+	}
+	return rows
+}
 
 func tabLines(tabs []browse.TabState) (lines []string) {
 	for i, t := range tabs {

@@ -25,6 +25,7 @@ func cookieList(ctx context.Context, r *reply, a struct{ Domain, Path string }) 
 	domain := strings.ToLower(strings.TrimPrefix(a.Domain, "."))
 	path := strings.TrimSuffix(a.Path, "/")
 	var lines []string
+	rows := []logins.Cookie{}
 	for _, c := range all {
 		of := strings.ToLower(strings.TrimPrefix(c.Domain, "."))
 		if domain != "" && of != domain && !strings.HasSuffix(of, "."+domain) ||
@@ -32,7 +33,9 @@ func cookieList(ctx context.Context, r *reply, a struct{ Domain, Path string }) 
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s=%s (domain: %s, path: %s)", c.Name, c.Value, c.Domain, c.Path))
+		rows = append(rows, c)
 	}
+	r.rows(rows)
 	r.entries(lines, "No cookies found")
 	return nil
 }
