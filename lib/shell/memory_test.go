@@ -35,7 +35,8 @@ func TestMemory(t *testing.T) {
 			n["lost"] = noted{place: dead, Page: "http://a/"}
 			n["unused"] = noted{Why: "it was not used", Since: time.Now()}
 		})
-		if m.find(&caller{key: "here"}) != "" || m.find(&caller{key: "lost"}) != "" || m.find(&caller{key: "unused"}) != "" {
+		if m.find(&caller{key: "here"}) != "" || m.find(&caller{key: "lost"}) != "" ||
+			m.find(&caller{key: "unused"}) != "" {
 			t.Error("a session is with another service")
 		}
 		other := memory{path: path, self: dead}

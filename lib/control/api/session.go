@@ -28,8 +28,8 @@ const (
 	maxCalled = 64 - secret
 )
 
-// NameOf returns a name for a session, by which IsCalled knows what people call it. Nobody guesses it, as others on this
-// machine may connect to a session whose name they know.
+// NameOf returns a name for a session, by which IsCalled knows what people call it. Nobody guesses it, as others on
+// this machine may connect to a session whose name they know.
 func NameOf(called string) string { return called[:min(len(called), maxCalled)] + "-" + rand.Text() }
 
 // IsCalled reports whether a session has a name, or is what people call so.
