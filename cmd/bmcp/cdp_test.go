@@ -97,11 +97,11 @@ func TestCDPRefuses(t *testing.T) {
 	w := New(t)
 	for want, args := range map[string][]string{
 		"--isolated is for --cdp": {"--isolated"}, "--idle has no effect": {"--cdp", "9222", "--idle", "1m"},
-		"exclude each other":                                {"--cdp", "9222", "--extension"},
-		"--state needs --isola":                             {"--cdp", "9222", "--state", "x"},
-		"it is PORT, http://HOST:PORT, ws://HOST:PORT/PATH": {"--cdp", "https://example.com"},
-		"is a session, which is as":                         {"--cdp", "ws://127.0.0.1:9222/session", "--block-private"},
-		"has no port":                                       {"--cdp", "example.com"},
+		"exclude each other":        {"--cdp", "9222", "--extension"},
+		"--state needs --isola":     {"--cdp", "9222", "--state", "x"},
+		"it is PORT, http://HOST":   {"--cdp", "https://example.com"},
+		"is a session, which is as": {"--cdp", "ws://127.0.0.1:9222/session", "--block-private"},
+		"has no port":               {"--cdp", "example.com"},
 	} {
 		if r := w.Run("bmcp", args...); r.Code != 64 || !strings.Contains(r.Err, want) {
 			t.Errorf("%q: exit %d, want 64 and %q: %s", args, r.Code, want, r.Err)
