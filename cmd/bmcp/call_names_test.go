@@ -42,7 +42,8 @@ func TestCallNames(t *testing.T) {
 	if out := called(w, "--session", mine, "--raw", "evaluate", "location.pathname"); out != "/mine" {
 		t.Errorf("by its name the session is at %s", out)
 	}
-	elsewhere := w.Run("env", "TZ=Asia/Tokyo", "bmcp", "call", "--session", mine, "--raw", "evaluate", "location.pathname")
+	elsewhere := w.Run("env", "TZ=Asia/Tokyo", "bmcp", "call", "--session", mine, "--raw", "evaluate",
+		"location.pathname")
 	if elsewhere.Out != "/mine" {
 		t.Errorf("from other surroundings the session is at %q: %s", elsewhere.Out, elsewhere.Err)
 	}
