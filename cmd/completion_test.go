@@ -41,7 +41,7 @@ func TestCompletion(t *testing.T) {
 		"bmcp config codex -- --image-responses a": {"allow"}, "bproxy session ": {"list", "new", "end"},
 
 		"bmcp --tools a": {"all"}, "bmcp --tools core,st": {"core,storage"}, "bmcp --tools=core,st": {"core,storage"},
-		"bmcp --tools all,browser_navigate_": {"all,browser_navigate_back"},
+		"bmcp --tools all,browser_navigate_": {"all,browser_navigate_back", "all,browser_navigate_forward"},
 		"bfind --type firefox,f":             nil, "bproxy session -f session.n": {"session.name"},
 		"bport -f port,browser.pa": {"port,browser.path"},
 

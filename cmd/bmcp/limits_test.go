@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,4 +32,9 @@ func TestMCPLimits(t *testing.T) {
 			}
 		}
 	}
+	for _, options := range [][]string{{"--block-private"}, nil} {
+		args := slices.Concat([]string{"call", "--session", "s"}, options, []string{"navigate", other})
+		w.Run("bmcp", args...).Exits(t, 1, "--block-private: 127.0.0.1")
+	}
+	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }

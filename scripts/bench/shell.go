@@ -155,7 +155,8 @@ func shells(b *bench) {
 	}{
 		{"navigate", "≤ 1", []string{"navigate", url}, []string{"open", url}},
 		{"snapshot", "≤ 0.5", []string{"snapshot"}, []string{"snapshot"}},
-		{"take_screenshot", "≤ 1", []string{"--save", "ours.png", "take_screenshot"}, []string{"screenshot", "theirs.png"}},
+		{"take_screenshot", "≤ 1", []string{"--save", "ours.png", "take_screenshot"},
+			[]string{"screenshot", "theirs.png"}},
 	} {
 		m = medians(21, warm(ours, c.ours...), warm(agent, c.theirs...))
 		row("shell: "+c.name+", a whole process, median of 21: ours, theirs", "", "%.1f, %.1f ms", m[0], m[1])

@@ -167,9 +167,13 @@ func atURL(c *cli.Context) ([]string, error) {
 
 // sessionOptions are those of bmcp with which a session of bmcp call starts.
 func sessionOptions() []string {
-	return append(settings.Flags(settings.Launches), "mcp", "config", "extension", "cdp", "isolated", "pool",
-		"socket", "pool-config", "env-file", "state", "tab-limit", "allow-unrestricted-file-access",
-		"image-responses", "page-tools")
+	ofSessions := settings.Flags(settings.Request)
+	names := slices.DeleteFunc(settings.Flags(settings.Agent), func(name string) bool {
+		return !slices.Contains(ofSessions, name) || name == "upload-root" || name == "download-root" // all are
+	})
+	return slices.Concat(names, settings.Flags(settings.Launches), []string{"mcp", "config", "extension", "cdp",
+		"isolated", "pool", "socket", "pool-config", "env-file", "allow-unrestricted-file-access", "image-responses",
+		"page-tools"})
 }
 
 // CallFlags returns the flags of bmcp with which a session of bmcp call can start.

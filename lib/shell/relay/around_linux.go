@@ -15,8 +15,8 @@ func isConfined() bool {
 	return confined == 1
 }
 
-// ofProcess returns what a process inherits: its group and umask, the files and the network that it sees, and whether it
-// is in a sandbox that it cannot leave.
+// ofProcess returns what a process inherits: its group and umask, the files and the network that it sees, and whether
+// it is in a sandbox that it cannot leave.
 func ofProcess() string {
 	mask := syscall.Umask(0o077)
 	syscall.Umask(mask)
