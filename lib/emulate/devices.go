@@ -2,7 +2,6 @@ package emulate
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,7 +133,7 @@ func (d device) hints(version string) map[string]any {
 	architecture := "x86"
 	if d.mobile {
 		architecture = ""
-	} else if d.system == "macOS" || d.system == "" && runtime.GOARCH == "arm64" {
+	} else if d.system == "macOS" {
 		architecture = "arm"
 	}
 	return map[string]any{"brands": brands(""), "fullVersionList": brands(".0.0.0"), "platform": d.system,

@@ -95,7 +95,11 @@ func (e Emulation) agent(d device, own string) map[string]any {
 			system = "Linux"
 		}
 		params["userAgent"] = own
-		params["userAgentMetadata"] = device{system: system, mobile: d.mobile}.hints(majorOf(own))
+		hints := device{system: system, mobile: d.mobile}.hints(majorOf(own))
+		if runtime.GOARCH == "arm64" && !d.mobile {
+			hints["architecture"] = "arm"
+		}
+		params["userAgentMetadata"] = hints
 	}
 	return params
 }
@@ -119,7 +123,7 @@ func place(text string) (at [3]float64, err error) {
 }
 
 var (
-	localeRule = lazy.Regexp(`^[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*$`)
+	localeRule = lazy.Regexp(`^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$`)
 	headerRule = lazy.Regexp("^[A-Za-z0-9!#$%&'*+.^_`|~-]+:[^\r\n\x00]*$")
 )
 

@@ -355,8 +355,13 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 			return nil, nil, "", err
 		}
 	}
-	if x == nil && t.Own != s.Path {
-		return nil, nil, cmp.Or(s.memory.find(&who), t.Own), nil
+	if x == nil && (t.Own != s.Path || who.named) {
+		if to = s.memory.find(&who); to == "" && t.Own != s.Path {
+			to = t.Own
+		}
+		if to != "" {
+			return nil, nil, to, nil
+		}
 	}
 	if t.Release != s.Release {
 		if len(s.sessions) == 0 {

@@ -11,7 +11,7 @@ import (
 var secretInURL = lazy.Regexp(`(\w://)(?:[^/\s@]*@)?([^\s?#]*)\S*`)
 
 // shown returns the options of a session as others see them: without what may be secret, the arguments of children and
-// the values of variables included.
+// the values of variables and headers included.
 func shown(options []string) (all []string) {
 	for _, option := range options {
 		name, value, _ := strings.Cut(option, "=")
@@ -24,6 +24,9 @@ func shown(options []string) (all []string) {
 		case "--env":
 			variable, _, _ := strings.Cut(value, "=")
 			option = name + "=" + variable
+		case "--header":
+			header, _, _ := strings.Cut(value, ":")
+			option = name + "=" + header
 		}
 		all = append(all, secretInURL().ReplaceAllString(option, "$1$2"))
 	}

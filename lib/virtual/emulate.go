@@ -10,7 +10,8 @@ import (
 // The settings of a session may emulate a device, a place or a language. Chrome does so for
 // each page by itself, for as long as the CDP session that wants it lasts. So the session's
 // own one wants it, before the page runs: then it is so for all clients, in pop-ups, and
-// after hibernation. A client that emulates something else overrides it.
+// after hibernation. A client that emulates something else overrides it, but the
+// time zone and the language, of which Chrome refuses a second.
 
 // readEmulation makes the commands by which pages emulate what the settings say.
 func (s *Session) readEmulation() {

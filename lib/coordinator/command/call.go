@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -452,17 +453,24 @@ func one(ctx context.Context, c *cli.Context, cl caller, r shell.Request, args [
 		r.Form.Text, r.Form.Data = 0, 0
 	}
 	if page := readShot(args); page != nil {
-		if save != "" && page.file != "" {
+		switch {
+		case save != "" && page.file != "":
 			return c.UsageError("%s is to be written to %s and to --save %s", args[0], page.file, save)
+		case page.file != "" && (c.Bool("json") || c.String("output") == "json"):
+			return c.UsageError("%s is to be written to %s, and not to be printed as JSON", args[0], page.file)
 		}
-		open := r
-		open.Tool, open.Words, open.Form = "navigate", []string{page.url}, results.Form{Command: r.Form.Command}
+		open := r // what it says of the page is for the next call
+		open.Tool, open.Words = "navigate", []string{page.url}
+		open.Form = results.Form{Command: r.Form.Command, Value: true}
 		a, err := do(ctx, c, cl, open)
 		if err != nil {
 			return err
 		}
 		if string(jsonrpc.Get(a.Result, "isError")) == "true" {
 			return show(c, "navigate", save, a.Result)
+		}
+		if bytes.Contains(a.Result, []byte("is a file, which is downloaded: the page before it")) {
+			return exit.Errorf(exit.Failed, "%s is a file, which is downloaded: no page is open to be saved", page.url)
 		}
 		args, save, r.Form.Value = page.args, cmp.Or(save, page.file), r.Form.Value || page.file != ""
 	}

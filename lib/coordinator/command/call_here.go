@@ -30,15 +30,19 @@ type service struct {
 // Do makes a call, unless another service has the session.
 func (s *service) Do(ctx context.Context, _ string, params, result any) error {
 	a, err := s.Call(ctx, params.(shell.Request))
-	if err == nil && a.To != "" {
+	var e *control.Error
+	if err != nil {
+		e = control.ErrorOf(err)
+	}
+	if isNotHere := e != nil && e.Code == control.Stopping || e == nil && a.To != ""; isNotHere && s.called {
+		return control.Errorf(control.TryAgain, "the session has ended during this call")
+	} else if isNotHere {
 		return errNotHere
 	}
-	if err != nil {
-		e := control.ErrorOf(err)
-		s.called = e.Code != control.Stopping
+	s.called = true
+	if e != nil {
 		return e
 	}
-	s.called = true
 	*result.(*shell.Answer) = *a
 	return nil
 }
@@ -58,7 +62,8 @@ func runHere(ctx context.Context, to *shell.Service, r relay.Request) (*relay.An
 	}
 	s := &service{Service: to}
 	here := func(c *cli.Context) error {
-		if c.Bool("batch") || c.Bool("once") || c.Dash() || !isPlain(c, c.String("save")) {
+		if page := readShot(c.Args()); c.Bool("batch") || c.Bool("once") || c.Dash() ||
+			!isPlain(c, c.String("save")) || page != nil && !isPlain(c, page.file) {
 			return errNotHere
 		}
 		return call(c, func(t *shell.Target) (caller, func(), error) {
@@ -82,7 +87,7 @@ func runHere(ctx context.Context, to *shell.Service, r relay.Request) (*relay.An
 		files[i+1].Seek(0, io.SeekStart)
 		var err error
 		if *to, err = io.ReadAll(files[i+1]); err != nil {
-			return nil, err
+			return &relay.Answer{Code: exit.Failed, Err: []byte("bmcp: " + err.Error() + "\n")}, nil
 		}
 	}
 	return a, nil

@@ -26,6 +26,11 @@ func checkCDP(c *cli.Context, ch choice) error {
 	case c.IsSet("state") && !c.Bool("isolated"):
 		return c.UsageError("--state needs --isolated with --cdp: the browser has the logins of its user")
 	}
+	for _, name := range ofPages {
+		if c.IsSet(name) && !c.Bool("isolated") && !at.Session {
+			return c.UsageError("--%s needs --isolated with --cdp: the tabs are those of its user", name)
+		}
+	}
 	for _, name := range append(settings.Flags(settings.Launches), "idle") {
 		if c.Given(name) {
 			return c.UsageError("--%s has no effect: the browser of --cdp runs already", name)
@@ -38,6 +43,10 @@ func checkCDP(c *cli.Context, ch choice) error {
 	}
 	return nil
 }
+
+// ofPages are the settings of a session that change what its pages are or reach.
+var ofPages = []string{"allow-origins", "block-origins", "block-private", "device", "user-agent", "geolocation",
+	"timezone", "locale", "header", "offline", "grant"}
 
 // endpoint is that of --cdp.
 func endpoint(c *cli.Context) (source.Endpoint, error) {

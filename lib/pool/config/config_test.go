@@ -345,6 +345,7 @@ instances = 1
 		{append(shared, "BROWSER=/opt/Firefox/firefox-bin"),
 			"whose browser is firefox-bin: only browsers based on Chromium"},
 		{append(shared, "_A__1_BROWSER=webkit"), `for A/1, whose browser is webkit`},
+		{append(shared, "PROXY_BYPASS=a.example", "BLOCK_PRIVATE=true"), "which has a proxy_bypass: allow_origins"},
 		{append(shared, "LAUNCH=false"), "which has no browser to share: launch is false"},
 		{append(shared, "_A__1_USER_DATA_DIR=/x"), "for A/1, which has a user_data_dir"},
 		{[]string{"_A_INSTANCES=2", "SPARES=1"}, "SPARES has no effect here"},

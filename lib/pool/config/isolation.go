@@ -113,6 +113,8 @@ func whyUnshareable(i settings.Settings) string {
 		return "which has no browser to share: launch is false"
 	case i.Profile != "":
 		return "which has a user_data_dir: sessions do not use that profile"
+	case i.ProxyBypass != "" && i.Limits().Any():
+		return "which has a proxy_bypass: allow_origins, block_origins and block_private judge all requests"
 	}
 	return ""
 }

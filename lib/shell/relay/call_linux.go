@@ -17,7 +17,8 @@ func init() {
 		return
 	}
 	if a := handOver(os.Args[2:]); a != nil {
-		if a.Print() != nil {
+		if err := a.Print(); err != nil {
+			os.Stderr.WriteString("bmcp: " + err.Error() + "\n")
 			os.Exit(1)
 		}
 		os.Exit(a.Code)

@@ -31,8 +31,8 @@ type Answer struct {
 	Err  []byte `json:"err"`
 }
 
-// Print prints the answer: notes before a result, and why there is none after it.
-func (a *Answer) Print() error {
+// Print prints the answer: notes before a result, and why there is none after it. Its error is that of standard output.
+func (a *Answer) Print() (err error) {
 	first, second := os.Stderr, os.Stdout
 	b, c := a.Err, a.Out
 	if a.Code != 0 {
@@ -45,11 +45,11 @@ func (a *Answer) Print() error {
 		if len(part.text) == 0 {
 			continue
 		}
-		if _, err := part.to.Write(part.text); err != nil && part.to == os.Stdout {
-			return err
+		if _, failed := part.to.Write(part.text); part.to == os.Stdout {
+			err = failed
 		}
 	}
-	return nil
+	return err
 }
 
 // Pending is a command line that a service runs and that it has not answered yet.
