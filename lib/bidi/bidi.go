@@ -21,6 +21,7 @@ type Conn struct {
 	// must not keep waiting. Set it by Dial.
 	event func(method string, params json.RawMessage)
 
+	url  string
 	ws   *websocket.Conn
 	done chan struct{} // closed when it has ended
 
@@ -57,7 +58,7 @@ func Dial(ctx context.Context, url string, event func(method string, params json
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
-	c := &Conn{event: event, ws: ws, done: make(chan struct{}), pending: map[string]chan []byte{}}
+	c := &Conn{url: url, event: event, ws: ws, done: make(chan struct{}), pending: map[string]chan []byte{}}
 	go c.read()
 	made := make(chan error, 1)
 	go func() {
@@ -73,13 +74,11 @@ func Dial(ctx context.Context, url string, event func(method string, params json
 		<-c.done
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-		ended := make(chan struct{})
-		late.Store(url, ended)
-		go func() {
-			c.endLate(made)
-			late.CompareAndDelete(url, ended)
-			close(ended)
-		}()
+		c.behind(func() {
+			if <-made == nil {
+				c.Call(context.Background(), "session.end", nil, nil)
+			}
+		})
 	}
 	var e *Error
 	if errors.As(err, &e) && e.Code == NotCreated && strings.Contains(e.Message, "active sessions") {
@@ -88,34 +87,41 @@ func Dial(ctx context.Context, url string, event func(method string, params json
 	return nil, fmt.Errorf("cannot drive the browser: %w", err)
 }
 
-// late has the browsers that have not answered yet whether they have made a session that
-// nobody waits for any more, by URL: a chan struct{}, closed when that has ended.
+// late has the browsers that have not answered yet whether they have made or ended a
+// session that nobody waits for any more, by URL: a chan struct{}, closed when they have.
 var late sync.Map
 
-// endLate ends a session that comes when it is not waited for any more, however late: it
-// would outlive its connection, and keep the browser from everybody else.
-func (c *Conn) endLate(made <-chan error) {
-	if <-made == nil {
-		c.end()
-	}
-	c.ws.Close(websocket.Normal, "")
+// behind ends the session in the background, and closes the connection then, however late
+// it is: a session outlives its connection, and keeps the browser from everybody else.
+func (c *Conn) behind(end func()) {
+	ended := make(chan struct{})
+	late.Store(c.url, ended)
+	go func() {
+		end()
+		c.ws.Close(websocket.Normal, "")
+		late.CompareAndDelete(c.url, ended)
+		close(ended)
+	}()
 }
 
-// endTimeout is how long the end of the session may take. A session that does not end
-// would keep the browser from everybody else.
+// endTimeout is how long Close waits for the end of the session.
 const endTimeout = 2 * time.Second
 
-// Close ends the session and the connection.
+// Close ends the session and the connection, for a browser that does not answer in the
+// background.
 func (c *Conn) Close() {
-	c.end()
-	c.ws.Close(websocket.Normal, "")
-	<-c.done
-}
-
-func (c *Conn) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
-	defer cancel()
-	c.Call(ctx, "session.end", nil, nil)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Call(context.Background(), "session.end", nil, nil)
+	}()
+	select {
+	case <-ended:
+		c.ws.Close(websocket.Normal, "")
+		<-c.done
+	case <-time.After(endTimeout):
+		c.behind(func() { <-ended })
+	}
 }
 
 // Done is closed when the connection has ended.

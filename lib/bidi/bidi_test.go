@@ -19,7 +19,8 @@ import (
 // browser plays one: it answers session.new as told, echoes the parameters of echo,
 // answers fail with an error, tells an event before the answer to tell, answers nothing
 // to hang, reads nothing after stop, and ends the connection at die. A session that is to
-// come late comes when come is closed. Ended gets each session that was ended.
+// come late comes when the first of come is closed, and ends when the second is, if there
+// is one. Ended gets each session that was ended.
 func browser(t *testing.T, created string, come ...chan struct{}) (url string, ended chan struct{}) {
 	t.Helper()
 	ended = make(chan struct{}, 10)
@@ -61,6 +62,9 @@ func browser(t *testing.T, created string, come ...chan struct{}) (url string, e
 			case "die":
 				return
 			case "session.end":
+				if len(come) > 1 {
+					<-come[1]
+				}
 				say(`{"type":"success","id":%s,"result":{}}`, id)
 				ended <- struct{}{}
 			}
@@ -142,6 +146,29 @@ func TestLateSession(t *testing.T) {
 	if len(ended) > 0 {
 		t.Error("more sessions were made than two")
 	}
+}
+
+// A session that the browser has not ended yet is not left behind, and nobody asks for another one meanwhile.
+func TestLateEnd(t *testing.T) {
+	t.Parallel()
+	come := []chan struct{}{nil, make(chan struct{})}
+	url, ended := browser(t, `{"type":"success","id":%s,"result":{"sessionId":"s"}}`, come...)
+	c, err := Dial(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, url, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("another session meanwhile: %v", err)
+	}
+	close(come[1])
+	<-ended
+	if c, err = Dial(t.Context(), url, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
 }
 
 // A browser that does not read keeps no call longer than its context.
