@@ -583,6 +583,13 @@ func (t *Tab) HasDialog() bool {
 	return t.dialog != nil
 }
 
+// AsksToLeave reports whether a beforeunload is open: the page is left once it is accepted.
+func (t *Tab) AsksToLeave() bool {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return t.dialog != nil && t.dialog.Type == "beforeunload"
+}
+
 // HandleDialog accepts or dismisses the dialog that is open.
 func (t *Tab) HandleDialog(ctx context.Context, accept bool, prompt *string) error {
 	t.b.mu.Lock()

@@ -60,6 +60,26 @@ func usePages(h *host, site string) {
 	wants(`!no tab is called "mail", or it was closed`, "browser_tabs", `{"action":"select","label":"mail"}`)
 }
 
+// A new tab gets the label itself, whichever index is given, and a list gives none.
+func TestLabelledTab(t *testing.T) {
+	t.Parallel()
+	zero := 0.0
+	for _, c := range []struct {
+		a     tabsArguments
+		index int
+		gives bool
+	}{
+		{tabsArguments{Action: "new", Label: "x", Index: &zero}, -1, true},
+		{tabsArguments{Action: "list", Label: "x"}, -1, false},
+		{tabsArguments{Action: "select", Label: "x", Index: &zero}, 0, true},
+		{tabsArguments{Action: "select", Index: &zero}, 0, false},
+	} {
+		if index, gives, err := c.a.index(nil); err != nil || index != c.index || gives != c.gives {
+			t.Errorf("%+v: %d, %v, %v", c.a, index, gives, err)
+		}
+	}
+}
+
 func newSite(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -67,25 +67,32 @@ func (r *reply) toldOpen(opened string, err error, asks bool) error {
 type leaving interface {
 	Go(ctx context.Context, forward bool) error
 	Reload(ctx context.Context) error
+	AsksToLeave() bool
 }
 
 func back(ctx context.Context, r *reply, t leaving) error {
-	return r.went(t.Go(ctx, false), "Went back")
+	return r.went(t, t.Go(ctx, false), "go back", "Went back")
 }
 
 func forward(ctx context.Context, r *reply, t leaving) error {
-	return r.went(t.Go(ctx, true), "Went forward")
+	return r.went(t, t.Go(ctx, true), "go forward", "Went forward")
 }
 
 func reload(ctx context.Context, r *reply, t leaving) error {
-	return r.went(t.Reload(ctx), "Loaded the page again")
+	return r.went(t, t.Reload(ctx), "load the page again", "Loaded the page again")
 }
 
-func (r *reply) went(err error, how string) error {
-	if err == nil {
-		r.did("%s", how)
+// went tells that the page was left, or that it begins to be.
+func (r *reply) went(t leaving, err error, to, did string) error {
+	switch {
+	case err != nil:
+		return err
+	case t.AsksToLeave():
+		r.did("Began to %s: the page asks first", to)
+	default:
+		r.did("%s", did)
 	}
-	return err
+	return nil
 }
 
 // leaves is a tool that goes to another document.
@@ -351,10 +358,12 @@ type labelled interface {
 // index is that of the tab that is meant; -1: the current one. Gives is that it is to get the label.
 func (a *tabsArguments) index(b labelled) (index int, gives bool, err error) {
 	switch index = -1; {
+	case a.Action == "new": // it is the current one then
+		return index, a.Label != "", nil
 	case a.Index != nil:
 		return int(*a.Index), a.Label != "", nil
-	case a.Action == "new" || a.Action == "" || a.Action == "list":
-		return index, a.Label != "", nil
+	case a.Action == "" || a.Action == "list":
+		return index, false, nil
 	case a.Label != "":
 		all := b.Labels()
 		if index = slices.Index(all, a.Label); index < 0 {

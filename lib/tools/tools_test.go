@@ -523,6 +523,8 @@ func TestTools(t *testing.T) {
 
 		open(t, "/unsaved")
 		h.does(t, "browser_type", `{"target":"#a","text":"x","slowly":true}`)
+		h.does(t, "browser_reload", `{}`, "Began to load the page again: the page asks first")
+		h.does(t, "browser_handle_dialog", `{"accept":false}`, "Dismissed the dialog")
 		h.does(t, "browser_navigate", `{"url":"{site}/form"}`, "Began to open {site}/form: the page asks first")
 		h.does(t, "browser_handle_dialog", `{"accept":false}`, "Dismissed the dialog", "!Page URL")
 		h.does(t, "browser_navigate", `{"url":"{site}/form"}`, "the page asks first")

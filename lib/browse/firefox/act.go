@@ -253,6 +253,9 @@ func (b *Browser) Address(ctx context.Context) string { return b.State(ctx).URL 
 // Holds reports whether a function in the page returns something that is true. What it throws is a browse.Thrown.
 func (b *Browser) Holds(ctx context.Context, function string) (bool, error) {
 	value, err := b.Evaluate(ctx, function, "")
+	if isLost(err) { // the document that has come in its place is asked the next time
+		return false, nil
+	}
 	if err == nil && b.Dialog() != nil {
 		return false, errors.New("a dialog is open")
 	}

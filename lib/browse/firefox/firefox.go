@@ -428,6 +428,12 @@ func (b *Browser) Dialog() *Dialog {
 	return b.dialogIn(tab)
 }
 
+// AsksToLeave reports whether a beforeunload is open, as browse.Tab has it.
+func (b *Browser) AsksToLeave() bool {
+	d := b.Dialog()
+	return d != nil && d.Type == "beforeunload"
+}
+
 func (b *Browser) dialogIn(tab string) *Dialog {
 	b.mu.Lock()
 	defer b.mu.Unlock()
