@@ -42,6 +42,9 @@ func (d delta) state() string {
 	if was.name != is.name {
 		said += " " + is.name
 	} else if is.states == "" && is.value == "" {
+		if was.states == "" {
+			return ", now empty"
+		}
 		return ", now without" + was.states
 	}
 	if said += is.states; is.value != "" {
@@ -137,6 +140,7 @@ func (r *reply) changes(ctx context.Context, p page) (d delta, err error) {
 	if d.whole {
 		what = "the headings, links, buttons and fields"
 		if part, err = p.Snapshot(ctx, browse.SnapshotOptions{Interactive: true, Headings: true}); err != nil {
+			r.server.shown = r.server.shown[:len(r.server.shown)-1] // it is not shown
 			return d, err
 		}
 	}
@@ -175,15 +179,22 @@ func beginning(lines []string) (all []string) {
 // That something does not have the focus any more is no difference.
 func difference(old, now []string) (d delta) {
 	plain := func(line string) string { return strings.Replace(line, active, "", 1) }
-	has := map[string]bool{} // the lines, and the refs
+	is := map[string]bool{}  // the lines
+	has := map[string]bool{} // the refs, and the lines that are not fewer than they were
+	left := map[string]int{} // how many more there are of a line
 	for _, line := range now {
-		has[line], has[parts(line).ref] = true, true
+		is[line], has[parts(line).ref] = true, true
+		left[line]++
 	}
 	old, d.focus = slices.Clone(old), true
 	for i, line := range old {
-		if !has[line] {
+		if !is[line] {
 			old[i] = plain(line)
 		}
+		left[old[i]]--
+	}
+	for line, n := range left {
+		has[line] = n >= 0
 	}
 	var out []string
 	written, changed := 0, 0 // now[:written] is written or left out
@@ -228,7 +239,7 @@ func above(lines []string, from, at int) (all []string) {
 const active = " [active]"
 
 // gone is a line on what is not in the page any more: elements, and texts if nothing is in their place; "" if there is
-// none. Has are the lines and the refs that are there.
+// none. Has are the refs that are there, and the lines of which none is missing.
 func gone(old []string, empty bool, has map[string]bool) string {
 	var all []string
 	depth := 0

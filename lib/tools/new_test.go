@@ -168,6 +168,7 @@ func TestPictures(t *testing.T) {
 			t.Errorf("%s: %s", args, text)
 		}
 	}
+	h.wants(true, "", "browser_take_screenshot", `{"ifChanged":true,"filename":"/nowhere/x.png"}`)
 	lacks(`{"ifChanged":true}`)
 	h.wants(false, same+"0 %", "browser_take_screenshot", `{"ifChanged":true}`)
 	h.wants(false, "", "browser_evaluate", `{"function":"document.querySelector('button').textContent = 'Gone'"}`)

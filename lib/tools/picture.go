@@ -81,11 +81,9 @@ func (r *reply) picture(ctx context.Context, t picturing, a screenshotArguments)
 	if len(now.data) > maxPicture {
 		now.data = nil
 	}
-	r.server.picture = now
 	if a.IfChanged && last.of == now.of {
 		most := *cmp.Or(a.Threshold, new(float64))
-		if part := differing(last.data, s.Data); part <= most {
-			r.server.picture = last // small changes add up
+		if part := differing(last.data, s.Data); part <= most { // the last one stays: small changes add up
 			r.say("The screenshot of %s has not changed: %.3g %% of its pixels differ from the last one", s.What,
 				100*part)
 			return nil
@@ -120,6 +118,7 @@ func (r *reply) picture(ctx context.Context, t picturing, a screenshotArguments)
 		}
 		r.say("%s", fenced("yaml", strings.Join(first, "\n")))
 	}
+	r.server.picture = now
 	return nil
 }
 

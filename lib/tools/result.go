@@ -369,7 +369,11 @@ func (r *reply) sayPage(section func(string, ...string), document string, lines 
 		r.actions = slices.DeleteFunc(r.actions, func(a string) bool { return a == didOpen+opened })
 	}
 	section("Page", lines...)
-	if !r.form.Value {
+	size := 0 // of the text that ends with these lines: the rest of one that is too long is cut off
+	for _, text := range slices.Concat(r.results, told) {
+		size += 1 + len(text)
+	}
+	if isCut := r.form.Text > 0 && size > r.form.Text; !r.form.Value && !isCut {
 		r.server.toldPage = told
 	}
 	return len(lines) > 0
@@ -406,18 +410,23 @@ func (r *reply) sent() string {
 const unchanged = "The snapshot has not changed."
 
 // saySnapshot writes a snapshot, or what is new of it. What is only the new state of the element that was acted on is
-// said with the action. IsNew is that something else was said of the page.
+// said with the action. For a call that asks for it, it is the value, too. IsNew is that something else was said of the
+// page.
 func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool) {
 	acted := len(r.actions) > 0
 	isOf := acted && d.line != "" && r.on != "" && parts(d.line).ref == string(r.on)
+	if r.page == pageSnapshot && r.value == nil {
+		text := d.text
+		if text == "" && r.onlyNew {
+			text = unchanged
+		}
+		r.value = &text
+	}
 	switch {
 	case d.file != "":
 		section("Snapshot", "- [Snapshot]("+d.file+")")
 	case r.page == pageSnapshot && !r.onlyNew, d.whole && d.line == "":
 		section("Snapshot", snapshotSection(d.text, r.snapshot))
-		if r.value == nil && r.page == pageSnapshot {
-			r.value = &d.text
-		}
 	case acted && r.on != "" && d.focus:
 		if !r.proven {
 			r.actions[0] += ". In the snapshot only the focus has changed." + r.sent()
