@@ -304,6 +304,7 @@ func (r *reply) firefoxTabs(ctx context.Context) []string {
 	for _, t := range r.firefox.Tabs(ctx) {
 		all = append(all, browse.TabState{URL: t.URL, Title: t.Title, Label: t.Label, Current: t.Current})
 	}
+	r.rows(tabRows(all))
 	return tabLines(all)
 }
 
