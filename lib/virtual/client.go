@@ -430,6 +430,9 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 		if (by == nil || by.auto) && t.isBlockedBy(k) {
 			params = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("true"))
 		}
+		if jsonrpc.GetString(info, "url") == "" { // the client may have been told of a later one
+			params = jsonrpc.Set(params, "targetInfo", t.visibleInfo())
+		}
 	}
 	k.toClient.Put(wire.Event(at, "Target.attachedToTarget", params))
 }

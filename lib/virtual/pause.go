@@ -101,7 +101,10 @@ func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
 	info := jsonrpc.Get(params, "targetInfo")
 	h := held{id: jsonrpc.GetString(params, "sessionId"), from: from, params: params}
 	waits := string(jsonrpc.Get(params, "waitingForDebugger")) == "true"
-	t := b.updateTargetLocked(info)
+	t := b.targets[jsonrpc.GetString(info, "targetId")]
+	if t == nil || from == b.watcher { // others may be behind it
+		t = b.updateTargetLocked(info)
+	}
 	if !waits { // to be told to resume, it might resume for another watcher, too
 		from.Send("", "Target.detachFromTarget", map[string]string{"sessionId": h.id})
 	}
@@ -170,7 +173,7 @@ func (b *Browser) giveLocked(t *target, i int, k *Client, a *attachment, at stri
 	}
 	t.attachments++
 	k.session.notifyChangeLocked(t)
-	params := jsonrpc.Set(h.params, "targetInfo", t.shown(jsonrpc.Get(h.params, "targetInfo")))
+	params := jsonrpc.Set(h.params, "targetInfo", t.visibleInfo())
 	k.toClient.Put(wire.Event(at, "Target.attachedToTarget", params))
 	return true
 }
