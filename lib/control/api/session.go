@@ -2,6 +2,8 @@ package api
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
 	"strings"
 
 	"btools/lib/launch/options"
@@ -26,16 +28,25 @@ type Session struct {
 const (
 	secret    = 1 + 26
 	maxCalled = 64 - secret
+	sum       = 10 // digits in place of the rest of a longer one
 )
 
 // NameOf returns a name for a session, by which IsCalled knows what people call it. Nobody guesses it, as others on
 // this machine may connect to a session whose name they know.
-func NameOf(called string) string { return called[:min(len(called), maxCalled)] + "-" + rand.Text() }
+func NameOf(called string) string { return begin(called) + "-" + rand.Text() }
+
+// begin returns the beginning of the names of sessions that people call so, by which none is called otherwise.
+func begin(called string) string {
+	if len(called) <= maxCalled {
+		return called
+	}
+	return called[:maxCalled-sum] + fmt.Sprintf("%x", sha256.Sum256([]byte(called)))[:sum]
+}
 
 // IsCalled reports whether a session has a name, or is what people call so.
 func (s *Session) IsCalled(name string) bool {
 	at := len(s.Name) - secret
-	return s.Name == name || at > 0 && s.Name[:at] == name[:min(len(name), maxCalled)] && s.Name[at] == '-' &&
+	return s.Name == name || at > 0 && s.Name[:at] == begin(name) && s.Name[at] == '-' &&
 		strings.Trim(s.Name[at+1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
