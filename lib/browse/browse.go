@@ -77,7 +77,7 @@ type Browser struct {
 type target struct {
 	session, id string
 	tab         *Tab
-	worlds      map[string]int // the execution contexts of our scripts, by frame
+	worlds      map[string]world // the execution contexts of ours, by frame
 	patience    patience
 }
 
@@ -172,7 +172,7 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 		})
 		return
 	}
-	t := &target{session: session, id: info.TargetID, worlds: map[string]int{}}
+	t := &target{session: session, id: info.TargetID, worlds: map[string]world{}}
 	if page {
 		t.tab = newTab(b, t, info)
 		if b.made[info.OpenerID] {

@@ -133,17 +133,17 @@ func (t *Tab) evaluate(ctx context.Context, since mark, session, function, eleme
 	return true, nil
 }
 
-// askState asks the page for its state; nil: it can't be asked, or our scripts are not in it.
+// askState asks the page for its state; nil: it can't be asked, or has no context of ours.
 func (t *Tab) askState() <-chan answer {
 	t.b.mu.Lock()
-	world, ok := t.main.worlds[t.main.id]
+	w, ok := t.main.worlds[t.main.id]
 	ok = ok && t.canTellLocked()
 	t.b.mu.Unlock()
 	if !ok {
 		return nil
 	}
-	return t.begin(t.main.session, "Runtime.evaluate", map[string]any{"expression": `btools.run("page",null)`,
-		"contextId": world, "awaitPromise": true, "returnByValue": true})
+	return t.begin(t.main.session, "Runtime.evaluate", map[string]any{"expression": askPage(), "contextId": w.id,
+		"returnByValue": true})
 }
 
 // inPage is the handle of an element in the page's own world.
@@ -163,7 +163,8 @@ func (t *Tab) node(ctx context.Context, f found) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	ours, err := f.frame.evaluateIf(ctx, metBy(f.find), fmt.Sprintf("btools.api.element({target:%s})", target), false)
+	ours, err := f.frame.evaluateIf(ctx, f.frame.world, metBy(f.find),
+		fmt.Sprintf("btools.api.element({target:%s})", target), false)
 	if err != nil {
 		return 0, err
 	}

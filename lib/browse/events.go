@@ -69,10 +69,21 @@ func (t *target) event(e cdp.Event) {
 	switch e.Method {
 	case "Runtime.executionContextsCleared":
 		clear(t.worlds)
+	case "Runtime.executionContextCreated": // Chrome makes one again in the next document
+		c := decode[struct {
+			Context struct {
+				ID      int
+				Name    string
+				AuxData struct{ FrameID string }
+			}
+		}](e.Params).Context
+		if c.Name == worldName {
+			t.worlds[c.AuxData.FrameID] = world{id: c.ID}
+		}
 	case "Runtime.executionContextDestroyed":
 		id := decode[struct{ ExecutionContextID int }](e.Params).ExecutionContextID
 		for f, w := range t.worlds {
-			if w == id {
+			if w.id == id {
 				delete(t.worlds, f)
 			}
 		}

@@ -30,6 +30,8 @@ type frame struct {
 var (
 	//go:embed scripts/roles.js
 	rolesScript string
+	//go:embed scripts/page.js
+	pageScript string
 	//go:embed scripts/snapshot.js
 	snapshotScript string
 	//go:embed scripts/find.js
@@ -52,10 +54,13 @@ var (
 	actScript string
 
 	agentScript = sync.OnceValue(func() string {
-		return "globalThis.btools || (() => {\n" + rolesScript + snapshotScript + findScript + textScript +
+		return "globalThis.btools || (() => {\n" + rolesScript + pageScript + snapshotScript + findScript + textScript +
 			pickScript + storageScript + verifyScript + inertScript + movingScript + typingScript +
 			actScript + "})(); 0"
 	})
+
+	// askPage needs no other script: those are 90 kB that many a document never needs.
+	askPage = sync.OnceValue(func() string { return "(() => {\n" + pageScript + "return { value: page() }\n})()" })
 )
 
 // worldName names the isolated world of our scripts: the page's own cannot see or
@@ -64,37 +69,56 @@ const worldName = "btools"
 
 func (t *Tab) mainFrame() *frame { return &frame{tab: t, target: t.main, id: t.main.id} }
 
-// world is the execution context of our scripts in a frame, which have been loaded.
-func (f *frame) world(ctx context.Context) (int, error) {
+// world is an execution context of ours.
+type world struct {
+	id     int
+	loaded bool // our scripts are in it
+}
+
+// empty returns the execution context of ours in a frame. Our scripts may not be in it.
+func (f *frame) empty(ctx context.Context) (world, error) {
 	b := f.tab.b
 	b.mu.Lock()
-	id, ok := f.target.worlds[f.id]
+	w, ok := f.target.worlds[f.id]
 	b.mu.Unlock()
 	if ok {
-		return id, nil
+		return w, nil
 	}
 	made, err := do(ctx, f.tab, f.target.session, page.CreateIsolatedWorld,
 		page.CreateIsolatedWorldParams{FrameID: proto.FrameID(f.id), WorldName: worldName})
 	if err != nil {
-		return 0, err
+		return world{}, err
 	}
-	id = int(made.ExecutionContextID)
+	w.id = int(made.ExecutionContextID)
+	b.mu.Lock()
+	f.target.worlds[f.id] = w
+	b.mu.Unlock()
+	return w, nil
+}
+
+// world returns the execution context of our scripts in a frame, which have been loaded.
+func (f *frame) world(ctx context.Context) (world, error) {
+	w, err := f.empty(ctx)
+	if err != nil || w.loaded {
+		return w, err
+	}
 	var got evaluated
 	err = f.tab.call(ctx, f.target.session, "Runtime.evaluate",
-		map[string]any{"expression": agentScript(), "contextId": id}, &got)
+		map[string]any{"expression": agentScript(), "contextId": w.id}, &got)
 	if err = errors.Join(err, got.err()); err != nil {
-		return 0, err
+		return world{}, err
 	}
-	b.mu.Lock()
-	f.target.worlds[f.id] = id
-	b.mu.Unlock()
-	return id, nil
+	f.tab.b.mu.Lock()
+	defer f.tab.b.mu.Unlock()
+	w.loaded = true
+	f.target.worlds[f.id] = w
+	return w, nil
 }
 
 // evaluate evaluates an expression in the world of our scripts. If the document has
 // just been replaced, it does so in the new one.
 func (f *frame) evaluate(ctx context.Context, expression string, byValue bool) (remote, error) {
-	return f.evaluateIf(ctx, metBy(nil), expression, byValue)
+	return f.evaluateIf(ctx, f.world, metBy(nil), expression, byValue)
 }
 
 // metBy returns the condition of a document in which something is found: by a selector, or by a ref, which is of one.
@@ -105,18 +129,18 @@ func metBy(find any) func(context.Context) error {
 	return func(context.Context) error { return nil }
 }
 
-// evaluateIf is evaluate as long as a condition is met by the document in which it evaluates.
-func (f *frame) evaluateIf(ctx context.Context, met func(context.Context) error, expression string, byValue bool,
-) (remote, error) {
+// evaluateIf is evaluate in a context as long as a condition is met by the document in which it evaluates.
+func (f *frame) evaluateIf(ctx context.Context, in func(context.Context) (world, error),
+	met func(context.Context) error, expression string, byValue bool) (remote, error) {
 	for try := 0; ; try++ {
-		world, err := f.world(ctx)
+		w, err := in(ctx)
 		var got evaluated
 		if err == nil {
 			err = met(ctx)
 		}
 		if err == nil {
 			err = f.tab.call(ctx, f.target.session, "Runtime.evaluate", map[string]any{"expression": expression,
-				"contextId": world, "awaitPromise": true, "returnByValue": byValue, "userGesture": true}, &got)
+				"contextId": w.id, "awaitPromise": true, "returnByValue": byValue, "userGesture": true}, &got)
 		}
 		if err == nil {
 			return got.Result, got.err()
@@ -141,7 +165,7 @@ func (t *Tab) run(ctx context.Context, f *frame, name string, args map[string]an
 	if err != nil {
 		return err
 	}
-	got, err := f.evaluateIf(ctx, metBy(args["target"]), fmt.Sprintf("btools.run(%q,%s)", name, raw), true)
+	got, err := f.evaluateIf(ctx, f.world, metBy(args["target"]), fmt.Sprintf("btools.run(%q,%s)", name, raw), true)
 	if err != nil {
 		return err
 	}

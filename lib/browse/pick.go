@@ -136,13 +136,13 @@ func (t *Tab) picked(ctx context.Context, p *picking) (*Picked, error) {
 		if f.target != p.by {
 			continue
 		}
-		world, err := f.world(ctx)
+		w, err := f.world(ctx)
 		if err != nil {
 			continue // it has gone meanwhile
 		}
 		var resolved struct{ Object remote }
 		err = t.call(ctx, p.by.session, "DOM.resolveNode",
-			map[string]any{"backendNodeId": p.node, "executionContextId": world}, &resolved)
+			map[string]any{"backendNodeId": p.node, "executionContextId": w.id}, &resolved)
 		if err != nil || resolved.Object.ObjectID == "" {
 			continue // it is in another frame, as below
 		}

@@ -54,6 +54,7 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 		return s, err
 	}
 	var clip area
+	ratioOf, session := t.askRatio(ctx), t.main.session
 	switch {
 	case o.Target != "":
 		clip, s.What, err = t.boxOf(ctx, o.Target)
@@ -67,9 +68,10 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 	if err != nil {
 		return s, err
 	}
+	var got evaluated
 	var ratio float64 = 1
-	if got, err := t.mainFrame().evaluate(ctx, "devicePixelRatio", true); err == nil {
-		fmt.Sscan(string(got.Value), &ratio)
+	if _, err := t.answerOf(ctx, scriptTimeout, session, ratioOf, &got); err == nil {
+		fmt.Sscan(string(got.Result.Value), &ratio)
 	}
 	clip.Scale = 1
 	if !o.Device && ratio > 0 {
@@ -90,6 +92,14 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 	}
 	s.Data, err = t.printed(ctx, "Page.captureScreenshot", params)
 	return s, err
+}
+
+// askRatio asks the page how many pixels it has in one of CSS: to do so beside other questions saves the time of an
+// answer.
+func (t *Tab) askRatio(ctx context.Context) <-chan answer {
+	w, _ := t.mainFrame().empty(ctx) // else the answer is an error
+	return t.begin(t.main.session, "Runtime.evaluate", map[string]any{"expression": "devicePixelRatio",
+		"contextId": w.id})
 }
 
 // ScaleDown is by how much a picture of a width and a height in pixels is scaled down, 1: not

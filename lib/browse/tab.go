@@ -516,7 +516,9 @@ func (t *Tab) State(ctx context.Context) State {
 	if asks {
 		var now shown
 		short, cancel := context.WithTimeoutCause(ctx, t.b.of(answerPatience), errBusy)
-		if t.run(short, t.mainFrame(), "page", nil, &now) == nil {
+		f := t.mainFrame()
+		got, err := f.evaluateIf(short, f.empty, metBy(nil), askPage(), true)
+		if err == nil && answered(got.Value, &now) == nil {
 			t.note(now)
 		}
 		cancel()

@@ -50,11 +50,11 @@ func Lines(text string) string {
 // endTyping has a document let all keys through again. It does not wait for that.
 func (t *Tab) endTyping(f *frame) {
 	t.b.mu.Lock()
-	world, ok := f.target.worlds[f.id]
+	w, ok := f.target.worlds[f.id]
 	t.b.mu.Unlock()
-	if ok {
+	if ok && w.loaded {
 		t.begin(f.target.session, "Runtime.evaluate",
-			map[string]any{"expression": "btools.api.endTyping()", "contextId": world})
+			map[string]any{"expression": "btools.api.endTyping()", "contextId": w.id})
 	}
 }
 

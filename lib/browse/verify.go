@@ -52,14 +52,14 @@ func (f *frame) locator(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	world, err := f.parent.world(ctx)
+	w, err := f.parent.world(ctx)
 	if err != nil {
 		return "", err
 	}
 	session := f.parent.target.session
 	var resolved struct{ Object remote }
 	err = f.tab.call(ctx, session, "DOM.resolveNode", map[string]any{"backendNodeId": owner,
-		"executionContextId": world}, &resolved)
+		"executionContextId": w.id}, &resolved)
 	if err != nil {
 		return "", err
 	}

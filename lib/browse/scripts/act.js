@@ -387,12 +387,6 @@ async function scale({ data, type, by }) {
   return reader.result.slice(reader.result.indexOf(',') + 1)
 }
 
-// page is what results say of a page.
-const page = () => ({
-  title: titleOf(document), url: location.href,
-  status: performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0,
-})
-
 // run calls one of the functions here and returns its answer, or its fault.
 async function run(name, args) {
   try {

@@ -12,7 +12,7 @@ function getter(type, name) {
 }
 
 const bodyOf = getter(Document, 'body'), rootOf = getter(Document, 'documentElement'), headOf = getter(Document, 'head')
-const titleOf = getter(Document, 'title'), activeOf = getter(Document, 'activeElement')
+const activeOf = getter(Document, 'activeElement')
 const parentOf = getter(Node, 'parentElement'), slotOf = getter(Element, 'assignedSlot')
 const tagOf = getter(Element, 'localName'), shadowOf = getter(Element, 'shadowRoot')
 const childNodesOf = getter(Node, 'childNodes'), attributesOf = getter(Element, 'attributes')
