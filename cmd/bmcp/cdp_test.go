@@ -78,7 +78,8 @@ func TestCDPOfSession(t *testing.T) {
 	w := New(t)
 	p := w.Proxy("--isolate", "--browser", "chrome-headless-shell")
 	at := p.URL + "/session/mine"
-	for _, at := range []string{at, "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser/mine", p.URL} {
+	for _, at := range []string{at, "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser/mine", p.URL,
+		strings.Replace(p.URL, "127.0.0.1", "localhost", 1)} {
 		if r := w.Run("bmcp", "call", "--session", "s", "--cdp", at, "navigate", "about:blank#there"); r.Code != 0 {
 			t.Errorf("%s: exit %d: %s%s", at, r.Code, r.Out, r.Err)
 		}

@@ -33,10 +33,10 @@ type Endpoint struct {
 
 // In returns the endpoint with what a state file says of it: bproxy share gives each client a session of its own.
 func (e Endpoint) In(store *state.Store) Endpoint {
-	all, err := client.Shared.All(store)
-	e.Session = e.Session || err == nil && slices.ContainsFunc(all, func(p client.Proxy) bool {
-		return p.HTTPURL == strings.TrimSuffix(e.URL, "/")
-	})
+	if u, err := url.Parse(e.URL); err == nil && u.Host != "" && !e.Session {
+		p, err := client.Any.One(store, "", "http://"+u.Host)
+		e.Session = err == nil && p.Isolated
+	}
 	return e
 }
 
