@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"btools/lib/cdp"
@@ -55,8 +56,24 @@ func TestCallCDP(t *testing.T) {
 	if r := w.Run("bmcp", "call", "--session", "own", "tabs", "list"); strings.Contains(r.Out, "Person") {
 		t.Errorf("a context of its own shows the tabs of others: %s", r.Out)
 	}
+	for _, p := range w.State().Proxies { // the connection is lost, and the next call connects again
+		syscall.Kill(p.Process.PID, syscall.SIGKILL)
+	}
+	runs(0, "Opened", "call", "tabs", "list")
+	runs(0, "about:blank", "call", "tabs", "new")
 	runs(0, "", "end", "--all")
 	Until(t, "only the person's tabs are left", func() bool { return pages() == before })
+
+	runs(0, "about:blank", "call", "--cdp", port, "tabs", "new")
+	for _, s := range w.State().Calls {
+		syscall.Kill(s.Process.PID, syscall.SIGKILL)
+	}
+	if pages() == before {
+		t.Error("the tabs of a killed program are not left") // so the next lines test nothing
+	}
+	runs(0, "<title>Person", "call", "--cdp", "localhost:"+port, "tabs", "list")
+	Until(t, "the tabs of a killed program are closed by the next one", func() bool { return pages() == before })
+	runs(0, "", "end", "--all")
 
 	taken := Serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	runs(69, ".test (process", "call", "--session", "taken", "--cdp", taken, "snapshot")

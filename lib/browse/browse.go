@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -59,10 +60,11 @@ type Browser struct {
 	downloads int   // that have begun, ever
 	number    int64 // that no other connection has
 
-	hidden   map[string]bool // contexts and tabs that an agent does not see
-	opening  int             // hidden tabs whose names are not known yet
-	deferred []attached      // tabs that may be one of them
-	made     map[string]bool // the IDs of tabs that were opened here, and by their pages
+	hidden   map[string]bool             // contexts and tabs that an agent does not see
+	opening  int                         // hidden tabs whose names are not known yet
+	deferred []attached                  // tabs that may be one of them
+	made     map[string]bool             // the IDs of tabs that were opened here, and by their pages
+	tell     func(tab string, open bool) // of these; nil: nobody
 
 	refuses  func(ctx context.Context, address string) error // a file; nil: all are shown
 	guarding bool                                            // files are asked for
@@ -141,9 +143,38 @@ func (b *Browser) CloseOpened() {
 	var all sync.WaitGroup
 	for id := range b.made {
 		all.Go(func() { b.Call(ctx, "Target.closeTarget", map[string]string{"targetId": id}, nil) }) // it may be gone
+		b.noteMadeLocked(id, false)
 	}
 	b.mu.Unlock()
 	all.Wait()
+}
+
+// TellOpened has tell told of the tabs that are opened here, and by their pages, and of their end. It must not wait.
+// Those of an earlier connection, if there was one, are among them.
+func (b *Browser) TellOpened(before *Browser, tell func(tab string, open bool)) {
+	made := map[string]bool{}
+	if before != nil {
+		before.mu.Lock()
+		made = maps.Clone(before.made)
+		before.mu.Unlock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tell = tell
+	maps.Copy(b.made, made)
+}
+
+// noteMadeLocked notes that a tab was opened here, or that one is gone.
+func (b *Browser) noteMadeLocked(id string, open bool) {
+	if b.made[id] == open {
+		return
+	}
+	if b.made[id] = open; !open {
+		delete(b.made, id)
+	}
+	if b.tell != nil {
+		b.tell(id, open)
+	}
 }
 
 // closeBound is how long the tabs may take to close.
@@ -176,7 +207,7 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 	if page {
 		t.tab = newTab(b, t, info)
 		if b.made[info.OpenerID] {
-			b.made[info.TargetID] = true
+			b.noteMadeLocked(info.TargetID, true)
 		}
 		if b.isHidden(info) {
 			t.tab.hidden = true
@@ -393,7 +424,7 @@ func (b *Browser) make(ctx context.Context) (*Tab, error) {
 		return nil, err
 	}
 	b.mu.Lock()
-	b.made[made.TargetID] = true
+	b.noteMadeLocked(made.TargetID, true)
 	b.mu.Unlock()
 	var t *Tab
 	err := b.wait(ctx, func() bool {

@@ -51,6 +51,8 @@ func (b *Browser) event(e cdp.Event) {
 				t.url, t.title = info.URL, titleOf(info.Title, info.URL)
 			}
 		}
+	case "Target.targetDestroyed":
+		b.noteMadeLocked(decode[struct{ TargetID string }](e.Params).TargetID, false)
 	case "Target.targetCrashed":
 		id := decode[struct{ TargetID string }](e.Params).TargetID
 		for _, t := range b.tabs {

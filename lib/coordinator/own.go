@@ -34,7 +34,7 @@ func (s *Server) ownList() (all []ownTool) {
 	kind := s.Source.Kind()
 	builtin := slices.ContainsFunc(s.Children, func(child child.Spec) bool { return child.Builtin })
 	one := kind != source.Pool && kind != source.ByChild // browser that all share
-	guest := s.Source.Guest()
+	guest := s.Source.Guest() != nil
 	ours := one && kind != source.Hub && !guest
 	of, stopInput, restartInput := ", or that of a session_id,", schemaFile("coordinator_stop_browser"),
 		schemaFile("coordinator_restart_browser")

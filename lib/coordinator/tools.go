@@ -76,7 +76,7 @@ func (s *Server) instructions() string {
 	switch {
 	case !drives:
 		text = bareInstructionsOf[kind]
-	case s.Source.Guest():
+	case s.Source.Guest() != nil:
 		if text = guestInstructions; kind != source.SharedProfile {
 			text += sessionInstructions
 		}

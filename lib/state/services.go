@@ -121,6 +121,38 @@ func (f *File) DropCalls(process proc.Identity) {
 	f.Calls = slices.DeleteFunc(f.Calls, func(s CallService) bool { return s.Process == process })
 }
 
+// Opened are the tabs that a program has open in a browser of somebody else.
+type Opened struct {
+	Process proc.Identity `json:"process"`
+	Browser string        `json:"browser"` // the URL of its WebSocket
+	Tabs    []string      `json:"tabs"`    // the IDs of their targets
+}
+
+// maxOpened is how many programs are remembered: nobody may come back to their browsers.
+const maxOpened = 32
+
+// SetOpened lists tabs, in the place of an entry of the same process and browser.
+func (f *File) SetOpened(o Opened) {
+	f.Opened = slices.DeleteFunc(f.Opened, func(old Opened) bool {
+		return old.Process == o.Process && old.Browser == o.Browser
+	})
+	if len(o.Tabs) > 0 {
+		f.Opened = append(f.Opened[max(0, len(f.Opened)-maxOpened+1):], o)
+	}
+}
+
+// TakeOpened removes the entries of programs that were killed, and returns the tabs that they have left in a browser.
+func (f *File) TakeOpened(browser string) (left []string) {
+	f.Opened = slices.DeleteFunc(f.Opened, func(o Opened) bool {
+		if o.Browser != browser || o.Process.Alive() {
+			return false
+		}
+		left = append(left, o.Tabs...)
+		return true
+	})
+	return left
+}
+
 // tidyServices drops the entries of dead services, and their sockets. What is
 // left of their directories is an instance that is dead.
 func (f *File) tidyServices() {

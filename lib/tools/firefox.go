@@ -287,6 +287,9 @@ func (s *Server) connectFirefox(ctx context.Context) (*firefox.Browser, error) {
 		ctx, cancel := context.WithTimeout(s.life, openBound)
 		defer cancel()
 		if b, err = firefox.Open(ctx, s.BiDi, s.Second); err == nil {
+			if s.firefox != nil {
+				b.Inherit(s.firefox)
+			}
 			s.firefox = b
 		}
 	})

@@ -38,8 +38,9 @@ type Options struct {
 	NoImages bool     // none is sent
 	// SnapshotFiles has the snapshots that nobody has asked for saved in files.
 	SnapshotFiles bool
-	Guest         bool // the browser is another program's: tabs that were opened here close at the end
-	Own           bool // the session is that of one agent, whom its host names
+	// Guest says that the browser is another program's: tabs that were opened here close at the end. It is told of them.
+	Guest func(tab string, open bool)
+	Own   bool // the session is that of one agent, whom its host names
 	// Arguments are those that its host has added to the tools, and takes out of calls.
 	Arguments []string
 	AllFiles  bool // an agent reads, and pages show, any file, not only those in its directories
@@ -133,13 +134,13 @@ func (s *Server) close() {
 	s.browser = nil
 	s.mu.Unlock()
 	if b != nil {
-		if s.Guest {
+		if s.Guest != nil {
 			b.CloseOpened()
 		}
 		b.Close()
 	}
 	if s.firefox != nil {
-		if s.Guest {
+		if s.Guest != nil {
 			s.firefox.CloseOpened()
 		}
 		s.firefox.Close()
@@ -432,9 +433,13 @@ func (s *Server) connect(ctx context.Context) (*browse.Browser, error) {
 			return b, nil
 		}
 	}
+	before := b
 	b, err := browse.Open(ctx, s.Endpoint, s.Second)
 	if err != nil {
 		return nil, err
+	}
+	if s.Guest != nil {
+		b.TellOpened(before, s.Guest)
 	}
 	if !s.AllFiles {
 		b.GuardFiles(s.refusesFile)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -12,13 +13,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"btools/lib/cdp"
 	"btools/lib/client"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
+	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/sockets"
 	"btools/lib/state"
@@ -69,6 +73,10 @@ func ParseEndpoint(text string) (e Endpoint, err error) {
 type attached struct {
 	*proxied
 	at Endpoint
+
+	mu     sync.Mutex
+	id     string          // of the browser; "": none has answered yet
+	opened map[string]bool // the tabs that are open here
 }
 
 // Attached is the browser at an endpoint, and how hosts share it. A bproxy with these flags is started when it is
@@ -81,12 +89,57 @@ func Attached(store *state.Store, log io.Writer, flags []string, how Sharing, at
 	if filepath.Base(at.URL) == devtools.ActivePort {
 		flags = append(flags, "--one-connection") // its user is asked to allow each
 	}
-	s := &attached{newProxied(store, log, flags, how), at}
+	s := &attached{proxied: newProxied(store, log, flags, how), at: at, opened: map[string]bool{}}
 	s.provider = s
 	return s
 }
 
-func (s *attached) Guest() bool { return true }
+// Guest returns what lists the tabs in the state file, for the case that this program is killed. With --isolated
+// the browser closes them itself.
+func (s *attached) Guest() func(tab string, open bool) {
+	if s.sessions.Kind != SharedProfile {
+		return func(string, bool) {}
+	}
+	return func(tab string, open bool) {
+		s.mu.Lock()
+		if s.opened[tab] = open; !open {
+			delete(s.opened, tab)
+		}
+		s.mu.Unlock()
+		s.watching.Go(func() {
+			s.store.UpdateWithin(askBound, func(f *state.File) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				f.SetOpened(state.Opened{Process: proc.Self(), Browser: s.id, Tabs: slices.Collect(maps.Keys(s.opened))})
+				return nil
+			})
+		})
+	}
+}
+
+// closeLeft closes the tabs that programs which were killed have left in a browser, once.
+func (s *attached) closeLeft(ctx context.Context, id, wsURL string) {
+	s.mu.Lock()
+	known := s.id == id
+	if !known { // another browser has taken the place of the one before
+		s.id = id
+		clear(s.opened)
+	}
+	s.mu.Unlock()
+	var left []string
+	if known || s.sessions.Kind != SharedProfile ||
+		s.store.Update(ctx, func(f *state.File) error { left = f.TakeOpened(id); return nil }) != nil || left == nil {
+		return
+	}
+	conn, err := cdp.Dial(ctx, wsURL, func(cdp.Event) {})
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	for _, tab := range left {
+		conn.Call(ctx, "", "Target.closeTarget", map[string]string{"targetId": tab}, nil) // its user may have closed it
+	}
+}
 
 // up returns nil: whether the browser runs is known when it has been asked.
 func (s *attached) up(string, string) *Lease { return nil }
@@ -100,8 +153,9 @@ func (s *attached) acquire(ctx context.Context, _, _ string) (*Lease, error) {
 		return nil, err
 	}
 	s.uses.mu.Lock()
-	defer s.uses.mu.Unlock()
 	b := s.browserLocked()
+	s.uses.mu.Unlock()
+	s.closeLeft(ctx, strings.Replace(id, "//localhost:", "//127.0.0.1:", 1), b.WSURL)
 	b.ID = id
 	return &Lease{Browser: b, Release: func() {}, guest: true}, nil
 }
@@ -117,8 +171,8 @@ func (e Endpoint) notOurs() error {
 // askBound is how long an endpoint may take to answer.
 const askBound = 10 * time.Second
 
-// ask returns what tells the browser at the endpoint from the one before it; "": nothing does. The error says what
-// listens there.
+// ask returns the URL of the browser's WebSocket, which is another one after another browser has taken the place of
+// the first. The error says what listens there.
 func (e Endpoint) ask(ctx context.Context) (id string, err error) {
 	at := e.URL
 	if filepath.Base(at) == devtools.ActivePort {
@@ -148,7 +202,7 @@ func (e Endpoint) ask(ctx context.Context) (id string, err error) {
 		return "", e.unanswered(u.Host, err)
 	}
 	conn.Close()
-	return "", nil
+	return at, nil
 }
 
 // unanswered says that no browser answers at an address, and what does.
@@ -207,8 +261,8 @@ func directly(at Endpoint) Source {
 	return direct{at: at, browser: b}
 }
 
-func (d direct) Kind() Kind  { return SharedProfile }
-func (d direct) Guest() bool { return true }
+func (d direct) Kind() Kind                { return SharedProfile }
+func (d direct) Guest() func(string, bool) { return func(string, bool) {} }
 func (d direct) Of(_ context.Context, o Owner, _ bool) Browsers {
 	return &ofDirect{use{book: &book{}, owner: o}, d}
 }

@@ -85,8 +85,9 @@ type Source interface {
 	Type() string
 	// Clients is how many clients a browser's session has; 0: it is not known.
 	Clients(ctx context.Context, b Browser) int
-	// Guest reports whether another program launches and stops the browser.
-	Guest() bool
+	// Guest returns what is told of the tabs that are open here, if another program launches and stops the browser;
+	// nil: none does.
+	Guest() func(tab string, open bool)
 	// Emptied returns what ends a browser whose last tab was closed; nil: nothing does.
 	Emptied(b Browser) func()
 	// SaveState saves the logins of a browser's session, and returns what bproxy or
@@ -105,7 +106,7 @@ type plain struct{}
 
 func (plain) Type() string                         { return "" }
 func (plain) Clients(context.Context, Browser) int { return 0 }
-func (plain) Guest() bool                          { return false }
+func (plain) Guest() func(string, bool)            { return nil }
 func (plain) Emptied(Browser) func()               { return nil }
 func (plain) States() control.Caller               { return nil }
 func (plain) Instances() *instances.Set            { return nil }

@@ -304,6 +304,16 @@ func (b *Browser) CloseOpened() {
 	}
 }
 
+// Inherit takes over the tabs that an earlier connection has opened.
+func (b *Browser) Inherit(before *Browser) {
+	before.mu.Lock()
+	made := slices.Clone(before.made)
+	before.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.made = made
+}
+
 // closeBound is how long the tabs may take to close.
 const closeBound = 2 * time.Second
 
