@@ -192,14 +192,20 @@ func TestBuiltinGroups(t *testing.T) {
 			a.wants(false, "It's here", "browser_hover", `{"target":"%s"}`, target)
 		}
 	})
-	run("what is listed", func(a agent) {
-		few := w.StartMCP(nil, "--tools", "default,vision", "--mcp", "builtin")
+	run("what is not listed is called all the same", func(a agent) {
+		few := w.StartMCP(nil, "--tools", "core,vision", "--mcp", "builtin")
 		few.Initialize("{}")
 		if all := few.Tools(); !slices.Contains(all, "browser_mouse_down") || slices.Contains(all, "browser_route") {
 			a.t.Errorf("there are %v", all)
 		}
-		if r := few.Tool("browser_route", `{"pattern":"*"}`); !strings.Contains(r.Line, "--tools default,network") {
-			a.t.Errorf("a tool that is not listed: %s", r.Line)
+		for call, want := range map[[2]string]string{
+			{"browser_route_list", `{}`}: "", {"browser_route", `{"pattern":1.5,"x":2}`}: `no argument \"x\"`,
+			{"browser_session_stats", `{}`}: "sessions",
+			{"browser_execute_bulk", `{"commands":[{"tool":"browser_cookie_list"}]}`}: `"success":true`,
+			{"browser_route_lists", `{}`}: "Unknown tool"} {
+			if r := few.Tool(call[0], call[1]); !strings.Contains(r.Line, want) || want == "" && r.Tool(a.t).IsError {
+				a.t.Errorf("%s, which is not listed: %s", call[0], r.Line)
+			}
 		}
 		few.End()
 	})

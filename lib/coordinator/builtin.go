@@ -61,7 +61,7 @@ func (h *Host) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, e
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
 			Release: s.Release,
 			Own:     source.HasID(b.Session, h.name), Arguments: s.Source.Kind().Arguments(),
-			Dir: s.Dir, Only: s.Tools, NoImages: s.NoImages, SnapshotFiles: s.SnapshotFiles,
+			Dir: s.Dir, Only: s.Tools, Callable: s.Callable, NoImages: s.NoImages, SnapshotFiles: s.SnapshotFiles,
 			ListPageTools: s.ListPageTools && to == mcp.OfHandshake, PageNames: &h.pageNames,
 			AllFiles: s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
 			LoadState: s.stateLoader(),

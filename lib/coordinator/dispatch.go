@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"btools/lib/mcp/child"
 	"btools/lib/results"
 	"btools/lib/spell"
-	"btools/lib/tools"
 )
 
 // noticeAfter is the delay before a message says what is being waited for.
@@ -203,8 +201,6 @@ func (req *request) unknown(name string) error {
 	slices.Sort(known)
 	if hint := elsewhere[name]; hint != "" {
 		e.Message += ": " + hint
-	} else if group := tools.GroupOf(name); group != "" {
-		e.Message += fmt.Sprintf(": bmcp --tools default,%s offers it", group)
 	} else if near := spell.Nearest(name, known); near != "" {
 		e.Message += ": did you mean " + near + "?"
 	}

@@ -83,7 +83,7 @@ func (s *Server) ownList() (all []ownTool) {
 				"and testing the browser has a new profile; in mode chrome it is the user's browser with one of " +
 				"their profiles, and their logins.",
 			Effect: agenttool.Destroys, Do: s.instanceAct}},
-		{builtin && (s.Tools == nil || slices.Contains(s.Tools, tools.SessionStats)), ownTool{
+		{builtin, ownTool{
 			Name: tools.SessionStats, Title: "Session statistics",
 			About: "Your browser sessions, their tabs and idle time", Do: sessionStatsOf}},
 		{s.keeps(), s.resultRow(s.placed(resultTool))},
@@ -152,7 +152,9 @@ func (s *Server) bulkTool() ownTool {
 func (s *Server) makeOwn() {
 	s.own = map[string]*ownTool{}
 	for _, t := range s.ownList() {
-		s.own[t.Name], s.ownTools = &t, append(s.ownTools, t.Listed)
+		if s.own[t.Name] = &t; t.Name != tools.SessionStats || s.Tools == nil || slices.Contains(s.Tools, t.Name) {
+			s.ownTools = append(s.ownTools, t.Listed)
+		}
 	}
 }
 

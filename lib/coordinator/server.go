@@ -51,10 +51,11 @@ type Options struct {
 	// States are the named logins of the user, for browsers that are not those of
 	// somebody else's bpool; nil: there is no place for them.
 	States *logins.Store
-	// Tools are the names of the built-in child's tools; nil: those that it lists by default. Dir is the directory
-	// whose files they use if the host names no roots; "": none.
-	Tools []string
-	Dir   string
+	// Tools are the names of the built-in child's tools that are listed; nil: those that it lists by default. Callable
+	// are all that hosts may call; nil: those that are listed. Dir is the directory whose files they use if the host
+	// names no roots; "": none.
+	Tools, Callable []string
+	Dir             string
 
 	// ListPageTools lists the tools of a host's current page with the others.
 	ListPageTools bool
@@ -105,7 +106,8 @@ func New(o Options) *Server {
 		TTL: taskTTL})
 	s.Children = slices.Clone(s.Children)
 	s.makeOwn()
-	s.catalog = catalog.New(catalog.Options{Children: s.Children, Builtin: tools.List(s.Tools), Own: s.ownTools,
+	s.catalog = catalog.New(catalog.Options{Children: s.Children, Builtin: tools.List(s.Tools),
+		Unlisted: tools.List(tools.Unlisted(s.Tools, s.Callable)), Own: s.ownTools,
 		StatusTool: statusTool, OldNames: oldNames, Decorate: s.decorate, Dir: s.CacheDir, Limits: s.Limits.Catalog,
 		Log: s.Log})
 	for i := range s.Children {

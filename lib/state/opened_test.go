@@ -8,8 +8,8 @@ import (
 	"btools/lib/proc"
 )
 
-// The tabs of a program that was killed are found by the next one with the same browser, once; those of one that runs are
-// not.
+// The tabs of a program that was killed are found by the next one with the same browser, once; those of one that runs
+// are not.
 func TestOpened(t *testing.T) {
 	t.Setenv("BTOOLS_STATE", t.TempDir()+"/state/state.json")
 	s := Open(os.Getenv)

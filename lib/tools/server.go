@@ -34,11 +34,13 @@ type Options struct {
 	BiDi     string // the WebSocket URL of a Firefox, in the place of both
 	Release  string
 	Dir      string   // the directory whose files an agent may read and write, if its host names no roots
-	Only     []string // the names of the tools; nil: those that are listed by default
+	Only     []string // the names of the tools that are listed; nil: those that are by default
+	Callable []string // the names of all tools; nil: those that are listed
 	NoImages bool     // none is sent
 	// SnapshotFiles has the snapshots that nobody has asked for saved in files.
 	SnapshotFiles bool
-	// Guest says that the browser is another program's: tabs that were opened here close at the end. It is told of them.
+	// Guest says that the browser is another program's: tabs that were opened here close at the end, and it is told of
+	// them.
 	Guest func(tab string, open bool)
 	Own   bool // the session is that of one agent, whom its host names
 	// Arguments are those that its host has added to the tools, and takes out of calls.
@@ -260,7 +262,17 @@ func Names(selection string) (names []string, err error) {
 }
 
 func (s *Server) has(name string) bool {
-	return s.Only == nil && GroupOf(name) == "" || slices.Contains(s.Only, name)
+	return isListed(s.Only, name) || slices.Contains(s.Callable, name)
+}
+
+// isListed reports whether a tool is among those with these names; nil: those that are listed by default.
+func isListed(only []string, name string) bool {
+	return only == nil && GroupOf(name) == "" || slices.Contains(only, name)
+}
+
+// Unlisted returns the names of tools that may be called and are not listed.
+func Unlisted(only, callable []string) (names []string) {
+	return slices.DeleteFunc(append([]string{}, callable...), func(name string) bool { return isListed(only, name) })
 }
 
 func (s *Server) list(ctx context.Context) []json.RawMessage {

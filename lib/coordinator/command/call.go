@@ -111,7 +111,7 @@ func open(c *cli.Context, options []string) (shell.Server, error) {
 		})
 		if err == nil {
 			o.Large.OfAll = true // as each call asks
-			o.Tools = callable(c)
+			o.Tools = o.Callable // a shell pays nothing for those that it does not call
 			co = coordinator.New(o)
 		}
 		return err
@@ -122,7 +122,7 @@ func open(c *cli.Context, options []string) (shell.Server, error) {
 	return shell.Here(co), nil
 }
 
-// callable returns the tools of builtin that a session has: a shell pays nothing for those that it does not call.
+// callable returns the tools of builtin that may be called, listed or not.
 func callable(c *cli.Context) []string {
 	all, _ := tools.Names("all") // which is a group
 	if c.String("page-tools") == "off" {

@@ -152,6 +152,7 @@ func serverOptions(c *cli.Context, adjust func(*source.Sharing)) (o coordinator.
 	if o.Tools, err = toolNames(c, o.Children); err != nil {
 		return o, err
 	}
+	o.Callable = callable(c)
 	if o.Large, err = largeOf(c); err != nil {
 		return o, err
 	}

@@ -19,8 +19,8 @@ func ServerFlags() []ucli.Flag {
 			Usage: "offer the tools of the MCP server `[NAME=]SPEC` (builtin, an npm package, a command " +
 				"with its arguments, or a URL; repeatable; default: builtin)"},
 		&ucli.StringFlag{Name: "tools", Category: children,
-			Usage: "offer these tools of builtin: `NAME,…` (names, or the groups core, default, storage, " +
-				"network, vision, testing and all; default: default)"},
+			Usage: "list these tools of builtin: `NAME,…` (names, or the groups core, default, storage, " +
+				"network, vision, testing and all; default: default); others can be called, too"},
 		&ucli.StringFlag{Name: "page-tools", Category: children, Value: "tools",
 			Usage: "offer the tools that pages declare (WebMCP) by `tools|list|off`: by two tools, listed " +
 				"as page__NAME as well, or not"},

@@ -23,6 +23,7 @@ import (
 type Options struct {
 	Children []child.Spec
 	Builtin  []json.RawMessage // the tools of the built-in child
+	Unlisted []json.RawMessage // those of it that are called, too, but not listed
 	// Own are the tools of bmcp itself. StatusTool is the name of the one whose description
 	// says what is missing.
 	Own        []json.RawMessage

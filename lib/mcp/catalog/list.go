@@ -47,6 +47,7 @@ type Tools struct {
 	Notes  []string // on tools that are renamed or left out
 	routes map[string]Route
 	old    map[string]string
+	more   func(name string) (Route, bool) // is asked for tools that are not listed; nil: all children are not known yet
 }
 
 // Route is where a tool of a child is found.
@@ -61,6 +62,9 @@ type Route struct {
 func (t *Tools) Route(name string) (r Route, ok bool) {
 	if r, ok = t.routes[name]; !ok {
 		r, ok = t.routes[t.old[name]]
+	}
+	if !ok && t.more != nil {
+		return t.more(name)
 	}
 	return r, ok
 }
@@ -181,7 +185,7 @@ func (l *List) Owner(list, name string) *child.Spec {
 // merge merges the tools that each child has listed for the host, or else has
 // listed last.
 func (c *Catalog) merge(l *audienceList) *Tools {
-	m := &Tools{Listed: slices.Clone(c.Own), routes: map[string]Route{}, old: c.OldNames}
+	m := &Tools{Listed: slices.Clone(c.Own), routes: map[string]Route{}, old: c.OldNames, more: c.unlisted}
 	if why := l.from.missing; why != "" {
 		i := slices.IndexFunc(m.Listed, func(tool json.RawMessage) bool {
 			return jsonrpc.GetString(tool, "name") == c.StatusTool
@@ -194,6 +198,9 @@ func (c *Catalog) merge(l *audienceList) *Tools {
 		tools, ok := l.own[child.Name]
 		if !ok {
 			tools = l.from.tools[child.Name]
+		}
+		if tools == nil && !child.Builtin { // it may have a tool of that name
+			m.more = nil
 		}
 		if more := len(tools) - maxTools; more > 0 {
 			m.Notes = append(m.Notes, fmt.Sprintf("%d tools of %s are left out: it has more than %d", more, child.Name,
@@ -222,6 +229,24 @@ func (c *Catalog) merge(l *audienceList) *Tools {
 		}
 	}
 	return m
+}
+
+// unlisted returns the route of a tool of the built-in child that is not listed, by its own name or with the child's in
+// front.
+func (c *Catalog) unlisted(name string) (r Route, ok bool) {
+	i := slices.IndexFunc(c.Children, func(spec child.Spec) bool { return spec.Builtin })
+	if i < 0 {
+		return r, false
+	}
+	spec := &c.Children[i]
+	for _, tool := range c.Unlisted {
+		own := jsonrpc.GetString(tool, "name")
+		if name == spec.Name+"__"+own || name == own && spec.Prefix != child.PrefixAlways {
+			tool, stripped := c.Decorate(tool, false)
+			return Route{Child: spec, Name: own, Tool: tool, Stripped: stripped}, true
+		}
+	}
+	return r, false
 }
 
 // nameOf returns the name of a child's tool in the list, "" if the tool is left
