@@ -97,10 +97,10 @@ func checkTold(t *testing.T, w *World, site string) {
 		{"navigate " + site + "/long", "", "- Page Title: Long\n", "line"},
 		{"evaluate 1+1", "2\n", "", ""},
 		{"navigate " + site + "/a", "", "- Page Title: Page /a\n", "Snapshot"},
-		{"click text=Press", "### Action\n- Clicked button \"Press\"\n", "", ""},
+		{"click text=Press", "- Clicked button \"Press\"\n", "", ""},
 		{"--snapshot click text=Clicked", "", "button \"Clicked\" [active]", ""},
 		{"--raw navigate " + site + "/b", "", "", ""},
-		{"evaluate document.title", "", "\"Page /b\"\n### Page\n- Page URL: " + site + "/b\n", ""},
+		{"evaluate document.title", "", "\"Page /b\"\n- Page URL: " + site + "/b\n", ""},
 		{"evaluate \"alert(1)\"", "", "### Modal state", "Snapshot"},
 		{"--snapshot handle_dialog true", "", "heading \"Hello\"", ""},
 	} {

@@ -27,17 +27,19 @@ const (
 
 // delta is what of a snapshot an agent has not been shown yet.
 type delta struct {
-	text  string // "": nothing differs
-	whole bool   // it is the whole snapshot
-	file  string // that has the whole snapshot in place of the text; "": none has
-	line  string // the only line that differs; "": there are several
-	old   string // what it was
-	focus bool   // nothing differs but what has the focus
+	text  string   // "": nothing differs
+	whole bool     // it is the whole snapshot
+	file  string   // that has the whole snapshot in place of the text; "": none has
+	lines []change // those that differ, if each has taken the place of one
+	focus bool     // nothing differs but what has the focus
 }
 
-// state returns how a sentence on the element of the only line that differs goes on.
-func (d delta) state() string {
-	was, is := parts(d.old), parts(d.line)
+// change is a line, and what has taken its place.
+type change struct{ old, now string }
+
+// state returns how a sentence on the element of the line goes on.
+func (c change) state() string {
+	was, is := parts(c.old), parts(c.now)
 	said := ", now"
 	if was.name != is.name {
 		said += " " + is.name
@@ -187,6 +189,7 @@ func difference(old, now []string) (d delta) {
 		left[line]++
 	}
 	old, d.focus = slices.Clone(old), true
+	paired := true
 	for i, line := range old {
 		if !is[line] {
 			old[i] = plain(line)
@@ -202,16 +205,19 @@ func difference(old, now []string) (d delta) {
 		out = append(out, above(now, written, h.now)...)
 		out = append(out, now[h.now:h.nowEnd]...)
 		if gone := gone(old[h.old:h.oldEnd], h.now == h.nowEnd, has); gone != "" {
-			out, changed = append(out, gone), changed+1
+			out, changed, paired = append(out, gone), changed+1, false
 		}
 		written, changed = h.nowEnd, changed+h.nowEnd-h.now
-		if h.nowEnd-h.now == 1 && h.oldEnd-h.old == 1 {
-			d.line, d.old = strings.TrimLeft(now[h.now], " -"), strings.TrimLeft(old[h.old], " -")
+		if h.nowEnd > h.now && h.nowEnd-h.now != h.oldEnd-h.old {
+			paired = false
+		}
+		for i := 0; paired && i < h.nowEnd-h.now; i++ {
+			d.lines = append(d.lines, change{old[h.old+i], now[h.now+i]})
 		}
 		d.focus = d.focus && h.nowEnd-h.now == 1 && h.oldEnd-h.old == 1 && plain(now[h.now]) == old[h.old]
 	}
-	if changed != 1 {
-		d.line, d.old = "", ""
+	if !paired {
+		d.lines = nil
 	}
 	if changed == 0 {
 		return delta{}

@@ -31,7 +31,7 @@ func TestDifference(t *testing.T) {
 		"a name": {change(`"Next"`, `"Last]: [ref=e1]"`), `- link "Last]: [ref=e1]" [active] [ref=e3]`,
 			`, now link "Last]: [ref=e1]"`},
 		"two places": {change("[ref=e14]", "[checked] [ref=e14]", "]: old", "]: new"), "- list [ref=e1]:\n" +
-			"  - listitem [checked] [ref=e14]:\n- textbox \"Name\" [ref=e2]: new", ""},
+			"  - listitem [checked] [ref=e14]:\n- textbox \"Name\" [ref=e2]: new", ", now [checked], now: new"},
 		"an item less": {change("  - listitem [ref=e14]:\n    - button \"Buy\" [ref=e15]\n", ""),
 			"- list [ref=e1]:\n  # gone: listitem [ref=e14]", ""},
 		"an item moved": {change("  - listitem [ref=e14]:\n    - button \"Buy\" [ref=e15]\n", "",
@@ -45,8 +45,12 @@ func TestDifference(t *testing.T) {
 		if d.text != c.text || d.whole {
 			t.Errorf("%s: whole %v,\n%s\nnot\n%s", what, d.whole, d.text, c.text)
 		}
-		if d.line != "" && d.state() != c.state || d.line == "" && c.state != "" {
-			t.Errorf("%s: %q, not %q", what, d.state(), c.state)
+		state := ""
+		for _, l := range d.lines {
+			state += l.state()
+		}
+		if state != c.state {
+			t.Errorf("%s: %q, not %q", what, state, c.state)
 		}
 	}
 	if d := difference([]string{"- a", "- b"}, []string{"- c"}); !d.whole || d.text != "- c" {

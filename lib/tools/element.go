@@ -22,7 +22,7 @@ func click(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page, r.acts, r.on = pageChanges, true, a.Target
+	r.page, r.acts, r.on = pageChanges, true, []browse.Target{a.Target}
 	what, err := t.Click(ctx, a.Target, browse.ClickOptions{Button: a.Button, Double: a.DoubleClick,
 		Modifiers: a.Modifiers})
 	if err != nil {
@@ -41,7 +41,7 @@ func hover(ctx context.Context, r *reply, a struct{ Target browse.Target }) erro
 	if err != nil {
 		return err
 	}
-	r.page, r.acts, r.on = pageChanges, true, a.Target
+	r.page, r.acts, r.on = pageChanges, true, []browse.Target{a.Target}
 	what, err := t.Hover(ctx, a.Target)
 	if err == nil {
 		r.did("Moved the mouse over %s", what)
@@ -58,7 +58,7 @@ func typeText(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page, r.acts, r.on, r.proven = pageChanges, true, a.Target, true
+	r.page, r.acts, r.on, r.proven = pageChanges, true, []browse.Target{a.Target}, true
 	what, err := t.Type(ctx, a.Target, a.Text, a.Slowly, a.Submit)
 	if err != nil {
 		return err
@@ -80,11 +80,8 @@ func fillForm(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page, r.acts, r.proven = pageChanges, true, true
+	r.page, r.acts = pageChanges, true
 	for i, f := range a.Fields {
-		if len(a.Fields) == 1 {
-			r.on = f.Target
-		}
 		if err := fillField(ctx, r, t, f.Target, f.Type, f.Value); err != nil {
 			return unfilled(f.Name, len(a.Fields)-i-1, err)
 		}
@@ -108,6 +105,7 @@ type form interface {
 }
 
 func fillField(ctx context.Context, r *reply, t form, target browse.Target, kind, value string) error {
+	r.on, r.proven = append(r.on, target), true
 	switch kind {
 	case "checkbox", "radio":
 		if value != "true" && value != "false" {
@@ -144,7 +142,7 @@ func selectOption(ctx context.Context, r *reply, a struct {
 	if err != nil {
 		return err
 	}
-	r.page, r.acts, r.on, r.proven = pageChanges, true, a.Target, true
+	r.page, r.acts, r.on, r.proven = pageChanges, true, []browse.Target{a.Target}, true
 	what, labels, err := t.Choose(ctx, a.Target, a.Values)
 	if err == nil {
 		r.didChoose(labels, what)

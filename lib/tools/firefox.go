@@ -57,7 +57,7 @@ var onFirefox = map[string]runner{
 		Modifiers   []string
 	}) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			r.on = a.Target
+			r.on = []browse.Target{a.Target}
 			what, err := b.Click(ctx, a.Target, browse.ClickOptions{Button: a.Button, Double: a.DoubleClick,
 				Modifiers: a.Modifiers})
 			if err == nil {
@@ -68,7 +68,7 @@ var onFirefox = map[string]runner{
 	}),
 	"browser_hover": with(func(ctx context.Context, r *reply, a struct{ Target browse.Target }) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			r.on = a.Target
+			r.on = []browse.Target{a.Target}
 			what, err := b.Hover(ctx, a.Target)
 			if err == nil {
 				r.did("Moved the mouse over %s", what)
@@ -82,7 +82,7 @@ var onFirefox = map[string]runner{
 		Submit, Slowly bool
 	}) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			r.on, r.proven = a.Target, true
+			r.on, r.proven = []browse.Target{a.Target}, true
 			what, err := b.Type(ctx, a.Target, a.Text, a.Slowly, a.Submit)
 			if err == nil {
 				r.did("Typed into %s", what)
@@ -110,7 +110,7 @@ var onFirefox = map[string]runner{
 		Values []string
 	}) error {
 		return r.inFirefox(ctx, pageChanges, func(b *firefox.Browser) error {
-			r.on, r.proven = a.Target, true
+			r.on, r.proven = []browse.Target{a.Target}, true
 			what, labels, err := b.Choose(ctx, a.Target, a.Values)
 			if err == nil {
 				r.didChoose(labels, what)

@@ -264,6 +264,9 @@ func TestSeenEffects(t *testing.T) {
 			t.Errorf("%s repeats the page: %s", c[1], text)
 		}
 	}
+	h.wants(false, "Set checkbox \"Check\" to true, now [checked]\n- Typed into textbox \"Name\", now: other\n",
+		"browser_fill_form", fmt.Sprintf(`{"fields":[{"target":%q,"name":"Check","type":"checkbox","value":"true"},`+
+			`{"target":%q,"name":"Name","type":"textbox","value":"other"}]}`, ref("Check"), ref("Name")))
 	h.wants(false, "Clicked <canvas#c>. "+unchanged, "browser_click", `{"target":"#c"}`)
 	h.wants(false, unchanged, "browser_snapshot", `{"since":"last"}`)
 	h.wants(false, "", "browser_evaluate", `{"function":"document.querySelector('p').textContent = 'Other'"}`)

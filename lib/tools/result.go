@@ -52,9 +52,9 @@ type reply struct {
 	page     pageView
 	seen     bool // the page has told its address and title since the call has done its work
 	snapshot browse.SnapshotOptions
-	onlyNew  bool          // of the snapshot, what has changed since the last one that was shown
-	on       browse.Target // the element that was acted on; "": none, or several
-	proven   bool          // the tool has seen itself what came of it
+	onlyNew  bool            // of the snapshot, what has changed since the last one that was shown
+	on       []browse.Target // the elements that were acted on, by the actions in their order
+	proven   bool            // the tool has seen itself what came of it
 }
 
 type pageView int
@@ -161,13 +161,16 @@ func (r *reply) strayed() error {
 	return r.before.Strayed(r.tab)
 }
 
+// unheaded are the sections that need no heading in a shell: their lines say what they are.
+var unheaded = map[string]bool{"Result": true, "Action": true, "Page": true, "Snapshot": true}
+
 // result writes the sections of the result.
 func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	var b, page strings.Builder
 	into := func(b *strings.Builder) func(string, ...string) {
 		return func(head string, lines ...string) {
 			lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
-			if len(lines) > 0 && (head != "Result" || !r.inShell()) {
+			if len(lines) > 0 && !(r.inShell() && unheaded[head]) {
 				fmt.Fprintf(b, "### %s\n", head)
 			}
 			for _, line := range lines {
@@ -409,12 +412,14 @@ func (r *reply) sent() string {
 // unchanged is what is said of a snapshot that has nothing new.
 const unchanged = "The snapshot has not changed."
 
-// saySnapshot writes a snapshot, or what is new of it. What is only the new state of the element that was acted on is
-// said with the action. For a call that asks for it, it is the value, too. IsNew is that something else was said of the
+// saySnapshot writes a snapshot, or what is new of it. What is only the new state of elements that were acted on is said
+// with the actions. For a call that asks for it, it is the value, too. IsNew is that something else was said of the
 // page.
 func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool) {
 	acted := len(r.actions) > 0
-	isOf := acted && d.line != "" && r.on != "" && parts(d.line).ref == string(r.on)
+	isOf := acted && len(d.lines) > 0 && !slices.ContainsFunc(d.lines, func(c change) bool {
+		return r.actionOn(c) < 0
+	})
 	if r.page == pageSnapshot && r.value == nil {
 		text := d.text
 		if text == "" && r.onlyNew {
@@ -425,14 +430,16 @@ func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool
 	switch {
 	case d.file != "":
 		section("Snapshot", "- [Snapshot]("+d.file+")")
-	case r.page == pageSnapshot && !r.onlyNew, d.whole && d.line == "":
+	case r.page == pageSnapshot && !r.onlyNew, d.whole && len(d.lines) == 0:
 		section("Snapshot", snapshotSection(d.text, r.snapshot))
-	case acted && r.on != "" && d.focus:
+	case acted && len(r.on) == 1 && d.focus:
 		if !r.proven {
 			r.actions[0] += ". In the snapshot only the focus has changed." + r.sent()
 		}
 	case isOf:
-		r.actions[0] += d.state()
+		for _, c := range d.lines {
+			r.actions[r.actionOn(c)] += c.state()
+		}
 	case d.text != "":
 		section("Snapshot", fenced("yaml", d.text))
 	case isNew || r.proven:
@@ -441,6 +448,15 @@ func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool
 	default:
 		section("Snapshot", unchanged)
 	}
+}
+
+// actionOn returns which action was on the element of a line that has changed; -1: none was.
+func (r *reply) actionOn(c change) int {
+	i := slices.Index(r.on, browse.Target(parts(c.now).ref))
+	if i >= len(r.actions) {
+		return -1
+	}
+	return i
 }
 
 // snapshotSection is a snapshot as a result shows it.
