@@ -135,6 +135,17 @@ func TestBuiltinGroups(t *testing.T) {
 		a.wants(true, "INTERNET_DISCONNECTED", "browser_navigate", `{"url":"%s/x"}`, site)
 		a.wants(false, "Network is now online", "browser_network_state_set", `{"state":"online"}`)
 		a.open(site + "/")
+		a.wants(true, "a session_id has another session", "browser_emulate", `{"permissions":["midi"]}`)
+		a.wants(false, `All pages emulate {"device":"Pixel 7","timezone":"Asia/Tokyo"}`,
+			"browser_emulate", `{"device":"Pixel 7","timezone":"Asia/Tokyo"}`)
+		const seen = `{"function":"() => [screen.width, new Date(0).getHours()].join(' ')"}`
+		a.wants(false, `"412 9"`, "browser_evaluate", seen)
+		a.wants(false, "", "browser_tabs", `{"action":"new","url":%q}`, site+"/")
+		a.wants(false, `"412 9"`, "browser_evaluate", seen)
+		a.wants(true, "near are iPhone 13", "browser_emulate", `{"device":"iPhone 12"}`)
+		a.wants(false, "All pages emulate {}", "browser_emulate", `{"reset":true}`)
+		a.wants(false, " 0\"", "browser_evaluate", seen)
+		a.wants(false, "", "browser_tabs", `{"action":"close"}`)
 	})
 	run("the mouse by points", func(a agent) {
 		a.open(site + "/points")

@@ -21,6 +21,7 @@ import (
 
 	"btools/lib/cdp"
 	"btools/lib/cdp/wire"
+	"btools/lib/emulate"
 	"btools/lib/wait"
 	"btools/lib/webstorage"
 )
@@ -70,9 +71,11 @@ type Browser struct {
 	guarding bool                                            // files are asked for
 	work     sync.WaitGroup                                  // what goes on beside the calls
 
-	routes  []Route
-	offline bool
-	visits  webstorage.Visits
+	routes []Route
+	visits webstorage.Visits
+
+	emulates emulate.Emulation // of a browser that is no virtual one
+	agent    string            // its own user agent; "": it emulates nothing
 }
 
 // target is a CDP session: of a page, or of frames of another site in one.
@@ -245,8 +248,8 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 		if b.guarding || len(b.routes) > 0 {
 			b.pauseLocked(session)
 		}
-		if b.offline {
-			b.connectLocked(session)
+		for _, c := range b.emulates.Commands(b.agent, emulate.Emulation{}) {
+			b.conn.Begin(session, c.Method, c.Params, nil)
 		}
 	}
 	b.conn.Begin(session, "Runtime.runIfWaitingForDebugger", nil, func(json.RawMessage, error) {

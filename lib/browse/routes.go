@@ -207,20 +207,3 @@ func Glob(pattern string) (*regexp.Regexp, error) {
 	}
 	return regexp.Compile(re.String() + "$")
 }
-
-// SetOffline has all requests of all tabs fail, or go on again.
-func (b *Browser) SetOffline(offline bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.offline = offline
-	for session, t := range b.targets {
-		if !t.tab.hidden {
-			b.connectLocked(session)
-		}
-	}
-}
-
-func (b *Browser) connectLocked(session string) {
-	b.conn.Begin(session, "Network.emulateNetworkConditions", map[string]any{"offline": b.offline, "latency": 0,
-		"downloadThroughput": -1, "uploadThroughput": -1}, nil)
-}

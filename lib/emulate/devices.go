@@ -1,6 +1,7 @@
 package emulate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -75,6 +76,9 @@ func find(text string) (device, error) {
 		}
 		return d, fmt.Errorf("is larger than %d pixels, or nothing", maxSize)
 	}
+	if strings.Trim(text, "-+0123456789x×@., ") == "" {
+		return device{}, errors.New("is no size: one is such as 390x844, 390x844@3 or 390x844@3,mobile")
+	}
 	if near := nearest(plain(text), plain); len(near) > 0 {
 		return device{}, fmt.Errorf("is no device: near are %s", strings.Join(near, ", "))
 	}
@@ -121,14 +125,18 @@ func (d device) userAgent(version string) (agent string, hints map[string]any) {
 		system, version, mobile), d.hints(version)
 }
 
-// hints returns the client hints of a Chrome of a major version on the device.
+// hints returns the client hints of a Chrome of a major version on the device, of a Chromium if the device has no
+// version.
 func (d device) hints(version string) map[string]any {
 	brand := func(name, version string) map[string]string {
 		return map[string]string{"brand": name, "version": version}
 	}
 	brands := func(full string) []map[string]string {
-		return []map[string]string{brand("Chromium", version+full), brand("Google Chrome", version+full),
-			brand("Not)A;Brand", "24"+full)}
+		all := []map[string]string{brand("Chromium", version+full), brand("Not)A;Brand", "24"+full)}
+		if d.version != "" { // it is another browser's
+			all = slices.Insert(all, 1, brand("Google Chrome", version+full))
+		}
+		return all
 	}
 	architecture := "x86"
 	if d.mobile {

@@ -19,6 +19,9 @@ func TestChecks(t *testing.T) {
 		{CheckGeolocation, "91,0", "no place"}, {CheckGeolocation, "Berlin", "LATITUDE"},
 		{CheckGeolocation, "1,x", `has "x"`}, {CheckGeolocation, "NaN,1", `has "NaN"`},
 		{CheckLocale, "de", ""}, {CheckLocale, "pt-BR", ""}, {CheckLocale, "de DE", "no locale"},
+		{CheckDevice, "-5x9", "no size"}, {CheckUserAgent, "Mozilla/5.0 (é)", ""},
+		{CheckUserAgent, "a\r\nb", "control character"}, {CheckPermission, "midi", ""},
+		{CheckPermission, "cameras", "mean camera"},
 		{CheckHeader, "X-Test: a b", ""}, {CheckHeader, "X-Test", "no header"},
 		{CheckHeader, "a: b\r\nc: d", "no header"},
 		{CheckTimezone, "UTC", ""},
@@ -29,7 +32,7 @@ func TestChecks(t *testing.T) {
 		}
 	}
 	for _, d := range Devices() {
-		if all := (Emulation{Device: d}).Commands("Chrome/156.0.0.0"); len(all) != 3 {
+		if all := (Emulation{Device: d}).Commands("Chrome/156.0.0.0", Emulation{}); len(all) != 3 {
 			t.Errorf("%s is emulated by %v", d, all)
 		}
 	}

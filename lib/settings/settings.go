@@ -6,6 +6,7 @@ package settings
 import (
 	"time"
 
+	"btools/lib/emulate"
 	"btools/lib/forward/limits"
 	"btools/lib/launch/options"
 )
@@ -17,22 +18,23 @@ type Settings struct {
 	Alias       string // "": none
 	Description string
 
-	options.Options        // of the launch
-	Isolated        bool   // each lease gets a fresh browser
-	Isolation       string // Process or Context
-	PerBrowser      int    // with Context: instances that share one browser
-	Spares          int    // with Context: spare sessions per browser; MaxInstances: one for each free instance
-	WSLWindows      bool
-	Timeout         time.Duration // of a launch, and in bmcp of a tool call; 0: no limit
-	Launch          bool          // false: bpool launches no browser for it
-	Extension       bool          // with Launch: its browser is one that joins by its extension
-	Start           string        // eager or lazy
-	Restart         string        // always or never
-	MaxUses         int           // leases until the browser is replaced; 0: no limit
-	MaxAge          time.Duration
-	MaxMemory       int64         // bytes; 0: no limit
-	Idle            time.Duration // without use, until the browser is stopped; 0: never
-	IdleBy          string        // what counts as use: Traffic or Connections
+	options.Options          // of the launch
+	emulate.Emulation        // of the pages of sessions
+	Isolated          bool   // each lease gets a fresh browser
+	Isolation         string // Process or Context
+	PerBrowser        int    // with Context: instances that share one browser
+	Spares            int    // with Context: spare sessions per browser; MaxInstances: one for each free instance
+	WSLWindows        bool
+	Timeout           time.Duration // of a launch, and in bmcp of a tool call; 0: no limit
+	Launch            bool          // false: bpool launches no browser for it
+	Extension         bool          // with Launch: its browser is one that joins by its extension
+	Start             string        // eager or lazy
+	Restart           string        // always or never
+	MaxUses           int           // leases until the browser is replaced; 0: no limit
+	MaxAge            time.Duration
+	MaxMemory         int64         // bytes; 0: no limit
+	Idle              time.Duration // without use, until the browser is stopped; 0: never
+	IdleBy            string        // what counts as use: Traffic or Connections
 
 	// Of sessions, and of leases with Context:
 	SessionGrace   time.Duration // from the last connection of an anonymous session until it ends
@@ -49,14 +51,6 @@ type Settings struct {
 	AllowOrigins   []string      // patterns of the origins that their pages may reach; none: any
 	BlockOrigins   []string      // patterns of origins that their pages may not reach
 	BlockPrivate   bool          // their pages may not reach addresses that are not public
-	Device         string        // that their pages take their screen for; "": none
-	UserAgent      string        // "": that of the device, or the browser's own
-	Geolocation    string        // LATITUDE,LONGITUDE[,METRES]; "": none
-	Timezone       string        // "": that of the machine
-	Locale         string        // "": that of the browser
-	Header         []string      // that requests of their pages have as well
-	Offline        bool          // their pages have no network
-	Grant          []string      // permissions that their pages have without asking, by the names of the W3C
 	Trace          string        // absolute path of the file that gets their messages; "": none
 	Downloads      string        // directory that keeps the downloads of each; "": they end with it
 	DownloadLimit  int64         // bytes that each may download; 0: no limit

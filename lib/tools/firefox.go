@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -105,6 +106,15 @@ var onFirefox = map[string]runner{
 			return err
 		})
 	}),
+	"browser_emulate": func(ctx context.Context, r *reply, change json.RawMessage) error {
+		return r.inFirefox(ctx, pageState, func(b *firefox.Browser) error {
+			now, err := b.Emulate(ctx, change)
+			if err != nil {
+				return err
+			}
+			return r.saidEmulated(now)
+		})
+	},
 	"browser_select_option": with(func(ctx context.Context, r *reply, a struct {
 		Target browse.Target
 		Values []string

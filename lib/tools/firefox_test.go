@@ -88,7 +88,21 @@ func pagesOf(t *testing.T, firefox int) (pids []int) {
 // TestPagesAndTabs, on a Firefox.
 func TestPagesAndTabsFirefox(t *testing.T) {
 	endpoint, _ := startFirefox(t)
-	usePages(serveWith(t, Options{BiDi: endpoint}), newSite(t))
+	o := Options{BiDi: endpoint}
+	o.Only, _ = Names("all")
+	h := serveWith(t, o)
+	usePages(h, newSite(t))
+	const told = `{"function":"() => [innerWidth, devicePixelRatio, navigator.language, new Date(0).getHours(), ` +
+		`navigator.userAgent, navigator.onLine].join(' ')"}`
+	h.wants(false, `All pages emulate {"device":"300x200@2"`, "browser_emulate",
+		`{"device":"300x200@2","userAgent":"Ours","timezone":"Asia/Tokyo","locale":"de-DE","headers":["X-A: 1"],`+
+			`"geolocation":"1,2"}`)
+	h.wants(false, `"300 2 de-DE 9 Ours true"`, "browser_evaluate", told)
+	h.wants(false, "", "browser_tabs", `{"action":"new"}`)
+	h.wants(false, `"300 2 de-DE 9 Ours true"`, "browser_evaluate", told)
+	h.wants(true, "permissions: Firefox asks a person", "browser_emulate", `{"permissions":["camera"]}`)
+	h.wants(false, "All pages emulate {}", "browser_emulate", `{"reset":true}`)
+	h.wants(false, "Gecko", "browser_evaluate", told)
 }
 
 // TestMatrix, on one Firefox. It is not parallel: the Chromes of other tests have a higher

@@ -150,6 +150,7 @@ func matrixTools(site string) [][2]string {
 		{"browser_route_list", `{}`},
 		{"browser_unroute", `{}`},
 		{"browser_network_state_set", `{"state":"online"}`},
+		{"browser_emulate", `{"locale":"de-DE"}`},
 		{"browser_mouse_move_xy", `{"x":10,"y":10}`},
 		{"browser_mouse_click_xy", `{"x":10,"y":10}`},
 		{"browser_mouse_drag_xy", `{"startX":10,"startY":10,"endX":20,"endY":20}`},

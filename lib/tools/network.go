@@ -2,11 +2,13 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"btools/lib/browse"
+	"btools/lib/emulate"
 )
 
 func addRoute(ctx context.Context, r *reply, a struct {
@@ -97,7 +99,29 @@ func setNetworkState(ctx context.Context, r *reply, a struct{ State string }) er
 	if _, err := r.use(ctx); err != nil {
 		return err
 	}
-	r.browser.SetOffline(a.State == "offline")
-	r.say("Network is now %s", a.State)
-	return nil
+	change, _ := json.Marshal(map[string]bool{"offline": a.State == "offline"})
+	_, err := r.browser.Emulate(ctx, change)
+	if err == nil {
+		r.say("Network is now %s", a.State)
+	}
+	return err
+}
+
+// emulates changes what the pages take their device, place and language for.
+func emulates(ctx context.Context, r *reply, change json.RawMessage) error {
+	if _, err := r.use(ctx); err != nil {
+		return err
+	}
+	now, err := r.browser.Emulate(ctx, change)
+	if err != nil {
+		return err
+	}
+	r.page = pageState
+	return r.saidEmulated(now)
+}
+
+func (r *reply) saidEmulated(now emulate.Emulation) error {
+	all, err := json.Marshal(now)
+	r.say("All pages emulate %s", all)
+	return err
 }

@@ -326,6 +326,7 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 		if navigated {
 			t.crashed = false // it has a document again
 			t.session.visitedLocked(t)
+			t.session.claimAllLocked(t)
 		}
 		t.session.focusLocked(t)
 		t.session.notifyChangeLocked(t)

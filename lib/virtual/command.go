@@ -332,6 +332,8 @@ var handlers = map[string]func(*Client, policy.Command, *root){
 	"Target.setAutoAttach":         (*Client).setAutoAttach,
 	"Target.setDiscoverTargets":    (*Client).setDiscoverTargets,
 
+	"Btools.emulate": (*Client).emulate,
+
 	"Browser.cancelDownload":          (*Client).cancelDownload,
 	"Browser.close":                   (*Client).closeBrowser,
 	"Browser.getBrowserCommandLine":   fixedAnswer(`{"arguments":["chrome"]}`),

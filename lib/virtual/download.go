@@ -146,6 +146,12 @@ func (w wish) isValid() bool {
 func (s *Session) event(method, session string, params json.RawMessage) {
 	if session != "" {
 		switch method {
+		case "Target.attachedToTarget":
+			s.partAttached(params)
+		case "Target.detachedFromTarget":
+			s.browser.mu.Lock()
+			delete(s.emulates.parts, jsonrpc.GetString(params, "sessionId"))
+			s.browser.mu.Unlock()
 		case "Fetch.requestPaused":
 			s.documentRequested(session, params)
 		case "Page.frameNavigated":

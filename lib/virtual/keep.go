@@ -90,7 +90,8 @@ func (s *Session) Look(ctx context.Context) (*Snapshot, error) {
 	if err != nil {
 		return nil, s.because(err)
 	}
-	found := &Snapshot{State: &logins.State{Cookies: cookies, Origins: []logins.Origin{}}, Tabs: s.keptTabs(ctx)}
+	found := &Snapshot{State: &logins.State{Cookies: cookies, Origins: []logins.Origin{}}, Tabs: s.keptTabs(ctx),
+		Emulated: s.emulation()}
 	read, err := s.readChanged(ctx)
 	if err != nil {
 		return nil, s.because(err)

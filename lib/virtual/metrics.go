@@ -41,8 +41,8 @@ func (s *Session) emulationsLocked(t *target) (all []emulation) {
 			}
 		}
 	}
-	if own := s.ownSessions[t.id]; s.metrics != nil && own != "" {
-		all = append(all, emulation{s.link.calls, own, s.metrics})
+	if own := s.ownSessions[t.id]; s.emulates.metrics != nil && own != "" {
+		all = append(all, emulation{s.link.calls, own, s.emulates.metrics})
 	}
 	return all
 }

@@ -46,6 +46,8 @@ type Options struct {
 	// Tabs are the pages that it starts with; none: a blank one. With DefaultContext they
 	// are those of the browser.
 	Tabs []Tab
+	// Emulated, if not nil, is what clients had changed the emulation of the settings to.
+	Emulated *emulate.Emulation
 }
 
 // Session is one virtual browser.
@@ -92,8 +94,8 @@ type Session struct {
 	hidden           chan struct{} // closed when there are none
 	begun, over      bool
 
-	emulates []emulate.Command // to each page, before it runs
-	metrics  json.RawMessage   // the parameters of the setDeviceMetricsOverride among them; nil: there is none
+	emulating sync.Mutex // held while what it emulates changes, before the browser's lock
+	emulates  emulated
 }
 
 // NewSession creates a session with one blank page.
@@ -109,6 +111,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		running: runningSave{origins: map[string]*logins.Origin{}, changed: map[string]bool{},
 			gaps: map[string][]string{}},
 	}
+	s.emulates.parts = map[string]string{}
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
 	if err != nil {
@@ -124,14 +127,18 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		l.close()
 		return nil, err
 	}
-	if err := s.inStartSlot(ctx, s.begin); err != nil {
+	err = s.inStartSlot(ctx, s.begin)
+	b.mu.Lock()
+	if err == nil {
+		err = s.emulates.fault
+	}
+	s.begun = err == nil
+	b.mu.Unlock()
+	if err != nil {
 		s.end(err)
 		return nil, err
 	}
 	s.Touch()
-	b.mu.Lock()
-	s.begun = true
-	b.mu.Unlock()
 	return s, nil
 }
 
@@ -208,10 +215,16 @@ func (s *Session) begin(ctx context.Context) error {
 	if err := s.takeDownloads(ctx, s.base); err != nil {
 		return fmt.Errorf("cannot watch downloads: %w", err)
 	}
-	if err := s.grant(ctx); err != nil {
+	now := s.options.Emulation
+	if s.options.Emulated != nil {
+		now = *s.options.Emulated
+	}
+	if err := s.grant(ctx, now, emulate.Emulation{}); err != nil {
 		return err
 	}
-	s.readEmulation()
+	if err := s.emulate(ctx, now); err != nil {
+		return err
+	}
 	if s.options.Login != nil {
 		if err := s.Restore(ctx, s.options.State, s.options.Login); err != nil {
 			return fmt.Errorf("cannot start with the state %q: %w", s.options.State, err)
@@ -240,19 +253,20 @@ func (s *Session) begin(ctx context.Context) error {
 	return err
 }
 
-// grant gives the pages of the base context the permissions that the settings grant. A
-// default context is its user's, who is asked.
-func (s *Session) grant(ctx context.Context) error {
+// grant gives the pages of the base context the permissions of an emulation, and takes away
+// those of the one before. A default context is its user's, who is asked.
+func (s *Session) grant(ctx context.Context, now, was emulate.Emulation) error {
 	if s.options.DefaultContext {
 		return nil
 	}
-	granted := s.options.Grant
-	if s.options.Geolocation != "" {
-		granted = append(slices.Clone(granted), "geolocation")
-	}
-	for _, name := range granted {
+	granted, before := now.Permissions(), was.Permissions()
+	for _, name := range slices.Concat(before, granted) {
+		setting := "granted"
+		if !slices.Contains(granted, name) {
+			setting = "prompt"
+		}
 		_, err := s.link.Call(ctx, "", "Browser.setPermission", map[string]any{"browserContextId": s.base,
-			"permission": map[string]string{"name": name}, "setting": "granted"})
+			"permission": map[string]string{"name": name}, "setting": setting})
 		if err != nil {
 			return fmt.Errorf("cannot grant %s: %w", name, err)
 		}
@@ -545,6 +559,9 @@ func (s *Session) addTargetLocked(t *target) {
 			s.prepareLocked(t)
 		}
 	}
+	if s.isWorkerLocked(t) && !s.over {
+		s.prepareWorkerLocked(t)
+	}
 	t.lastShown = string(t.visibleInfo())
 	s.notifyLocked(t, "Target.targetCreated", map[string]json.RawMessage{"targetInfo": json.RawMessage(t.lastShown)})
 	if t.typ == "tab" {
@@ -555,6 +572,7 @@ func (s *Session) addTargetLocked(t *target) {
 func (s *Session) removeTargetLocked(t *target) {
 	if t.typ == "page" {
 		s.pages--
+		s.claimAllLocked(t)
 	}
 	delete(s.ownSessions, t.id)
 	if t.context != s.base && !s.contexts[t.context] {
@@ -609,7 +627,7 @@ func (s *Session) notifyLocked(t *target, method string, params any) {
 // blockLocked adds the blockers of a new target: the clients that want to set
 // it up, and that will see it directly or through its tab.
 func (s *Session) blockLocked(t *target) {
-	if t.typ == "page" && !s.over && !t.prepared {
+	if (t.typ == "page" || s.isWorkerLocked(t)) && !s.over && !t.prepared {
 		t.pause.blockers[s] = true // see prepareLocked
 	}
 	for k := range s.clients {
@@ -716,7 +734,7 @@ func (s *Session) prepareLocked(t *target) {
 			if !paused {
 				s.keepLocked(t)
 			}
-			s.emulateLocked(own)
+			s.beginEmulatingLocked(own, t.typ, func() {})
 			if s.ignoreCertErrors {
 				s.link.Send(own, "Security.setIgnoreCertificateErrors", map[string]bool{"ignore": true})
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/emulate"
 	"btools/lib/jsonrpc"
 	"btools/lib/logins"
 	"btools/lib/webstorage"
@@ -39,6 +40,8 @@ type Snapshot struct {
 	State *logins.State `json:"state"`
 	Tabs  []Tab         `json:"tabs"`
 	Lost  []string      `json:"lost,omitempty"` // what of the storage is not in it, and why
+	// Emulated is what the pages emulate.
+	Emulated *emulate.Emulation `json:"emulated,omitempty"`
 }
 
 // ErrBusy means that a session is in use.
@@ -58,7 +61,7 @@ func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
 	for _, what := range lost {
 		s.browser.log.Warn("a session is hibernated without some of its storage", "lost", what)
 	}
-	return &Snapshot{state, tabs, lost}, nil
+	return &Snapshot{state, tabs, lost, s.emulation()}, nil
 }
 
 // Tab is a page that a session starts with.

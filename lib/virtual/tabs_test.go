@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/emulate"
 	"btools/lib/jsonrpc"
 	"btools/lib/settings"
 )
@@ -221,7 +222,8 @@ func TestGrantedPermissions(t *testing.T) {
 	t.Cleanup(site.Close)
 	names := settings.Named("GRANT").Values
 	of := func(grant ...string) string {
-		p := connect(t, newSession(t, sharedChrome(t), Options{Settings: settings.Settings{Grant: grant}}), "")
+		o := Options{Settings: settings.Settings{Emulation: emulate.Emulation{Grant: grant}}}
+		p := connect(t, newSession(t, sharedChrome(t), o), "")
 		return p.do(p.enter(site.URL), `Promise.all(['geolocation', 'notifications', 'camera'].map(name =>
 			navigator.permissions.query({name}).then(p => p.state))).then(all => all.join(' '))`)
 	}

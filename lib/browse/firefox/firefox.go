@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/bidi"
 	"btools/lib/browse"
+	"btools/lib/emulate"
 	"btools/lib/jsonrpc"
 	"btools/lib/wait"
 )
@@ -64,6 +65,8 @@ type Browser struct {
 	mute    map[string]bool   // frames that have not answered, until they do
 	frames  []string          // contexts of frames: the first is that of f1e…
 	nextRef int
+
+	emulates emulate.Emulation // who has the turn has it
 }
 
 // Dialog is a dialog that is open.

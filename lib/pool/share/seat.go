@@ -148,6 +148,7 @@ func (c *Chrome) restore(
 	}
 	o := c.options
 	o.Files, o.Login, o.State, o.Tabs = files, snapshot.State, state, snapshot.Tabs
+	o.Emulated = snapshot.Emulated
 	s, err := c.virtual.NewSession(ctx, o)
 	if err == nil {
 		return s, nil

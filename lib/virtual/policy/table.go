@@ -38,6 +38,9 @@ var table = []tableLine{
 	{"Target.setDiscoverTargets", Answer, Answer, "Chrome would tell of everybody's"},
 	{"Target.setRemoteLocations", Refuse, Refuse, "makes Chrome connect to any host and port"},
 
+	{"Btools.*", Refuse, Refuse, ""},
+	{"Btools.emulate", Answer, Refuse, "what all pages of the session take their device, place and language for"},
+
 	{"Browser.*", Refuse, Refuse, ""},
 	{"Browser.addMockCamera", Refuse, Refuse, "one list of devices for the process"},
 	{"Browser.addPrivacySandboxCoordinatorKeyConfig", Refuse, Refuse, "process-wide, cannot be undone"},

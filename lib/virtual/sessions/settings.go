@@ -33,7 +33,7 @@ func (w Wanted) options(isDefault bool) (virtual.Options, error) {
 	case w.saved != nil:
 		var snapshot *virtual.Snapshot
 		if snapshot, err = w.saved.Load(); err == nil {
-			o.Login, o.Tabs = snapshot.State, snapshot.Tabs
+			o.Login, o.Tabs, o.Emulated = snapshot.State, snapshot.Tabs, snapshot.Emulated
 		}
 		return o, err
 	case w.State == "":
