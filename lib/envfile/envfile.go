@@ -3,7 +3,6 @@
 package envfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,10 +30,28 @@ func Read(path string) ([]Variable, error) {
 		}
 		return nil, fmt.Errorf("cannot read the variables in %s: %w", path, err)
 	}
-	return parse(path, string(bytes.TrimPrefix(b, []byte("\ufeff"))))
+	return Parse(path, string(b), nil)
 }
 
-func parse(path, text string) (all []Variable, err error) {
+// SyntaxError is that of a line.
+type SyntaxError struct {
+	At   string // FILE:LINE
+	text string
+	why  string // with % in the place of the text
+}
+
+func (e *SyntaxError) Error() string { return e.with(fmt.Sprintf("%.60q", e.text)) }
+
+// Untold returns the error without the text of the line.
+func (e *SyntaxError) Untold() string { return e.with("its text") }
+
+func (e *SyntaxError) with(text string) string {
+	return e.At + ": " + strings.Replace(e.why, "%", text, 1)
+}
+
+// Parse is Read for the text of a file. It calls comment, if there is one, for each line that is ignored.
+func Parse(path, text string, comment func(at, line string)) (all []Variable, err error) {
+	text = strings.TrimPrefix(text, "\ufeff")
 	for line := 1; text != ""; {
 		first, rest, _ := strings.Cut(text, "\n")
 		at := fmt.Sprintf("%s:%d", path, line)
@@ -42,6 +59,9 @@ func parse(path, text string) (all []Variable, err error) {
 		text = rest
 		first = strings.TrimSpace(first)
 		if first == "" || first[0] == '#' || first[0] == ';' {
+			if comment != nil {
+				comment(at, first)
+			}
 			continue
 		}
 		name, value, ok := strings.Cut(first, "=")
@@ -50,7 +70,7 @@ func parse(path, text string) (all []Variable, err error) {
 		}
 		name = strings.TrimSpace(name)
 		if !ok || !validName(name) {
-			return nil, fmt.Errorf("%s: %.60q is not NAME=VALUE", at, first)
+			return nil, &SyntaxError{at, first, "% is not NAME=VALUE"}
 		}
 		value = strings.TrimLeft(value, " \t")
 		if value == "" || value[0] != '"' && value[0] != '\'' {
@@ -65,7 +85,7 @@ func parse(path, text string) (all []Variable, err error) {
 				break
 			}
 			if text == "" {
-				return nil, fmt.Errorf("%s: the quote before %.60q is not closed", at, raw[1:])
+				return nil, &SyntaxError{at, raw[1:], "the quote before % is not closed"}
 			}
 			next, rest, _ := strings.Cut(text, "\n")
 			raw += "\n" + strings.TrimSuffix(next, "\r")
@@ -73,7 +93,7 @@ func parse(path, text string) (all []Variable, err error) {
 			line++
 		}
 		if left := strings.TrimSpace(raw[end:]); left != "" && left[0] != '#' {
-			return nil, fmt.Errorf("%s: %.60q follows the closing quote", at, left)
+			return nil, &SyntaxError{at, left, "% follows the closing quote"}
 		}
 		all = append(all, Variable{name, value, at})
 	}

@@ -65,7 +65,7 @@ func TestErrors(t *testing.T) {
 		"export":                "is not NAME=VALUE",
 		"A=1\nB=\"\\\"\nC='\n'": "is not closed",
 	} {
-		if _, err := parse("f", text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse("f", text, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestErrors(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("export A=\"b\\n\nc\" # d\nE='f\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		all, err := parse("f", text)
+		all, err := Parse("f", text, nil)
 		if err != nil && all != nil {
 			t.Error("variables and an error")
 		}
@@ -90,7 +90,7 @@ func FuzzParse(f *testing.F) {
 			// What is quoted is read as it was.
 			quoted := v.Name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v.Value) + `"`
 			if !strings.Contains(v.Value, "\r") {
-				if again, err := parse("f", quoted); err != nil || len(again) != 1 || again[0].Value != v.Value {
+				if again, err := Parse("f", quoted, nil); err != nil || len(again) != 1 || again[0].Value != v.Value {
 					t.Errorf("%q: %+v, %v", quoted, again, err)
 				}
 			}
