@@ -10,10 +10,15 @@ import (
 // after what is there. With submit it presses Enter afterwards. It returns how results name
 // the element, and what that has made of the text, and sends nothing to another element.
 func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, submit bool) (what string, err error) {
-	text = Lines(text)
 	f, err := t.ready(ctx, target, forFill)
 	if err != nil {
 		return "", err
+	}
+	at, text, err := Resolved(ctx, Lines(text), func(name string, origin *string) error {
+		return t.run(ctx, f.frame, name, map[string]any{"target": f.find}, origin)
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", target, err)
 	}
 	since := t.mark()
 	defer func() {
@@ -22,9 +27,9 @@ func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, subm
 		}
 	}()
 	if slowly {
-		err = t.typeKeys(ctx, f, text)
+		err = t.typeKeys(ctx, f, text, at)
 	} else {
-		err = t.fill(ctx, f, text)
+		err = t.fill(ctx, f, text, at)
 	}
 	var became string
 	if err == nil {
@@ -40,6 +45,27 @@ func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, subm
 		return "", err
 	}
 	return f.what + became, t.settle(ctx, since)
+}
+
+type resolvingKey struct{}
+
+// Resolving returns a context for a call whose texts are resolved for the origin at which they are typed.
+func Resolving(ctx context.Context, resolve func(text, origin string) (string, error)) context.Context {
+	return context.WithValue(ctx, resolvingKey{}, resolve)
+}
+
+// Resolved returns a text as it is to be typed, and the origin of the document that it is for; "": any. Run runs a
+// script in that document.
+func Resolved(ctx context.Context, text string, run func(name string, origin *string) error) (origin, typed string,
+	err error) {
+	resolve, ok := ctx.Value(resolvingKey{}).(func(text, origin string) (string, error))
+	if !ok || !strings.Contains(text, "{{") {
+		return "", text, nil
+	}
+	if err = run("originOf", &origin); err == nil {
+		typed, err = resolve(text, origin)
+	}
+	return origin, Lines(typed), err
 }
 
 // Lines returns a text whose lines end as those of fields do.
@@ -59,8 +85,8 @@ func (t *Tab) endTyping(f *frame) {
 }
 
 // typeKeys types a text one key at a time, as long as the field has the focus.
-func (t *Tab) typeKeys(ctx context.Context, f found, text string) error {
-	if err := t.run(ctx, f.frame, "focus", map[string]any{"target": f.find}, nil); err != nil {
+func (t *Tab) typeKeys(ctx context.Context, f found, text, origin string) error {
+	if err := t.run(ctx, f.frame, "focus", map[string]any{"target": f.find, "origin": origin}, nil); err != nil {
 		return err
 	}
 	all := []rune(text)
@@ -89,9 +115,10 @@ func (t *Tab) typeKeys(ctx context.Context, f found, text string) error {
 }
 
 // fill replaces what an element has by text.
-func (t *Tab) fill(ctx context.Context, f found, text string) error {
+func (t *Tab) fill(ctx context.Context, f found, text, origin string) error {
 	var insert bool
-	err := t.run(ctx, f.frame, "fill", map[string]any{"target": f.find, "value": text}, &insert)
+	err := t.run(ctx, f.frame, "fill", map[string]any{"target": f.find, "value": text, "origin": origin,
+		"insert": origin != ""}, &insert) // in the same document
 	if err != nil || !insert {
 		return err
 	}

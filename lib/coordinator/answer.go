@@ -25,6 +25,7 @@ type step struct {
 
 // steps are taken in this order.
 var steps = []step{
+	{(*answer).hasSecrets, func(a *answer) json.RawMessage { return a.host.server.Secrets.MaskJSON(a.result) }},
 	{(*answer).isLarge, (*answer).shrunk},
 	{(*answer).hasPort, (*answer).withDownloads},
 	{(*answer).mayTellOfDeath, (*answer).awaitDeath},
@@ -63,6 +64,12 @@ func (a *answer) take() {
 		return
 	}
 	a.finish(jsonrpc.Response(a.ID, a.result))
+}
+
+// hasSecrets reports whether an answer may have secrets, which must not be cut: builtin has replaced them.
+func (a *answer) hasSecrets() bool {
+	p, _ := a.Child()
+	return a.host.server.Secrets != nil && p != nil && !p.sup.child.Builtin
 }
 
 // hasPort reports whether the request is a call on a browser whose port bmcp knows.

@@ -62,6 +62,7 @@ func (h *Host) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, e
 			Release: s.Release,
 			Own:     source.HasID(b.Session, h.name), Arguments: s.Source.Kind().Arguments(),
 			Dir: s.Dir, Only: s.Tools, Callable: s.Callable, NoImages: s.NoImages, SnapshotFiles: s.SnapshotFiles,
+			Secrets:       s.Secrets,
 			ListPageTools: s.ListPageTools && to == mcp.OfHandshake, PageNames: &h.pageNames,
 			AllFiles: s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
 			LoadState: s.stateLoader(),

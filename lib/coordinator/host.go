@@ -64,7 +64,7 @@ func (s *Server) NewCalled(called string, send front.Send) front.Host {
 func (s *Server) newHost(name string, send front.Send, shared bool) *Host {
 	h := &Host{server: s, name: name, initialized: make(chan struct{})}
 	h.handed.Since = time.Now()
-	h.requests.server, h.send = s, send
+	h.requests.server, h.send = s, s.masked(send)
 	h.table = table{MaxAwaiting: s.Limits.Awaiting, MaxQuestions: s.Limits.Questions, NewKey: rand.Text, Shared: shared}
 	h.children.host = h
 	h.children.supervisors, h.children.started = map[string]*supervisor{}, map[mcp.Audience]bool{}
@@ -75,6 +75,21 @@ func (s *Server) newHost(name string, send front.Send, shared bool) *Host {
 	s.hosts[h] = true
 	s.mu.Unlock()
 	return h
+}
+
+// masked returns what sends a host messages without secrets.
+func (s *Server) masked(send front.Send) front.Send {
+	if s.Secrets == nil {
+		return send
+	}
+	return func(to json.RawMessage, last bool, message []byte) {
+		for _, name := range []string{"result", "error", "params"} {
+			if value := jsonrpc.Get(message, name); value != nil {
+				message = jsonrpc.Set(message, name, s.Secrets.MaskJSON(value))
+			}
+		}
+		send(to, last, message)
+	}
 }
 
 // Drain implements Host.

@@ -25,6 +25,7 @@ import (
 	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/child"
 	"btools/lib/results"
+	"btools/lib/secrets"
 	"btools/lib/tools"
 )
 
@@ -42,6 +43,8 @@ type Options struct {
 	NoImages bool
 	// SnapshotFiles has builtin save the snapshots that nobody has asked for in files.
 	SnapshotFiles bool
+	// Secrets are typed by builtin, and in no message to a host.
+	Secrets *secrets.Set
 	// AllFiles has agents read, and the pages of builtin show, any file.
 	AllFiles bool
 	Limits   Limits

@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,7 +53,7 @@ func (r *reply) returned(ctx context.Context, filename, value string) error {
 func (r *reply) save(ctx context.Context, name string, data []byte) (path string, err error) {
 	path, err = r.writable(ctx, name)
 	if err == nil {
-		err = r.saveAs(path, 0o644, bytes.NewReader(data), func(file string) error { return os.Rename(file, path) })
+		err = r.write(path, 0o644, data)
 	}
 	return path, err
 }
@@ -63,9 +62,15 @@ func (r *reply) save(ctx context.Context, name string, data []byte) (path string
 func (r *reply) savePrivate(ctx context.Context, name string, data []byte) (path string, err error) {
 	path, err = r.writable(ctx, name)
 	if err == nil {
-		err = r.saveAs(path, 0o600, bytes.NewReader(data), func(file string) error { return os.Rename(file, path) })
+		err = r.write(path, 0o600, data)
 	}
 	return path, err
+}
+
+// write writes a file without secrets.
+func (r *reply) write(path string, mode fs.FileMode, data []byte) error {
+	return r.saveAs(path, mode, strings.NewReader(r.server.Secrets.Mask(string(data))),
+		func(file string) error { return os.Rename(file, path) })
 }
 
 // writable is the path of a file that the agent may write.

@@ -94,7 +94,7 @@ func (r *reply) image(data []byte, mime string) {
 // keeps it.
 func (r *reply) data(data []byte, mime, url string) {
 	r.images = append(r.images, mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: url, MIMEType: mime,
-		Blob: base64.StdEncoding.EncodeToString(data)}))
+		Blob: base64.StdEncoding.EncodeToString([]byte(r.server.Secrets.Mask(string(data))))}))
 }
 
 // reach connects to the browser.
@@ -252,7 +252,7 @@ func (r *reply) valueAlone() []mcp.Content {
 		return []mcp.Content{mcp.NewEmbeddedResource(mcp.TextResourceContents{MIMEType: "application/json",
 			Text: r.returns})}
 	}
-	if !utf8.ValidString(text) { // the body of a response in another encoding
+	if text = r.server.Secrets.Mask(text); !utf8.ValidString(text) { // the body of a response in another encoding
 		return []mcp.Content{mcp.NewEmbeddedResource(mcp.BlobResourceContents{MIMEType: "text/plain",
 			Blob: base64.StdEncoding.EncodeToString([]byte(text))})}
 	}

@@ -24,6 +24,7 @@ import (
 	"btools/lib/logins"
 	"btools/lib/results"
 	"btools/lib/schema"
+	"btools/lib/secrets"
 	"btools/lib/spell"
 )
 
@@ -51,6 +52,9 @@ type Options struct {
 	PageNames     *PageNames // of the tools that it lists; nil: those of this session alone
 
 	Second time.Duration // that bounds are counted in; 0: that of a second
+
+	// Secrets are typed by their names, which are in the place of their values in all that an agent is told.
+	Secrets *secrets.Set
 
 	// ListStates lists the named logins, and says why one cannot be read.
 	ListStates func(ctx context.Context) (all []logins.Info, bad []string, err error)
@@ -196,7 +200,7 @@ func (s *Server) answer(id json.RawMessage, result any) {
 	if err != nil {
 		raw, _ = failed(err).MarshalJSON()
 	}
-	s.out.Write(jsonrpc.Response(id, raw), false)
+	s.out.Write(jsonrpc.Response(id, s.Secrets.MaskJSON(raw)), false)
 }
 
 // SessionStats is a tool that is not of this table, but chosen with those that are.
@@ -363,6 +367,9 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	if err != nil {
 		return failed(err)
 	}
+	if err := s.checkSecrets(t.Name, args); err != nil {
+		return failed(err)
+	}
 	r := &reply{server: s, told: told}
 	r.form, _ = results.FormOf(params)
 	late := fmt.Errorf("%s did not end within %v", t.Name, s.of(runTimeout))
@@ -378,6 +385,9 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	}
 	if t.Effect != reads {
 		run = browse.Knowing(run, r.strayed)
+	}
+	if s.Secrets != nil {
+		run = browse.Resolving(run, s.Secrets.Resolve)
 	}
 	err = do(run, r, args)
 	if errors.Is(err, late) && !r.answers() {

@@ -15,10 +15,15 @@ import (
 // the element, and what that has made of the text, and sends nothing to another element.
 func (b *Browser) Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (what string,
 	err error) {
-	text = browse.Lines(text)
 	p, _, what, err := b.ready(ctx, target, "enabled", "editable")
 	if err != nil {
 		return "", err
+	}
+	at, text, err := browse.Resolved(ctx, browse.Lines(text), func(name string, origin *string) error {
+		return b.run(ctx, p.context, name, map[string]any{"target": p.find}, origin)
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", target, err)
 	}
 	tab, err := b.tab(ctx)
 	if err != nil {
@@ -30,7 +35,8 @@ func (b *Browser) Type(ctx context.Context, target browse.Target, text string, s
 			b.endTyping(p.context)
 		}
 	}()
-	args := map[string]any{"target": p.find, "value": text, "insert": true, "enter": submit}
+	args := map[string]any{"target": p.find, "value": text, "insert": true, "enter": submit,
+		"origin": at}
 	done := true
 	if slowly {
 		done, err = b.typeKeys(ctx, tab, p, args, text)

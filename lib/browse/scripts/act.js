@@ -387,9 +387,14 @@ async function scale({ data, type, by }) {
   return reader.result.slice(reader.result.indexOf(',') + 1)
 }
 
-// run calls one of the functions here and returns its answer, or its fault.
+// originOf is the origin of the document that has an element.
+const originOf = ({ target }) => only(target) && origin
+
+// run calls one of the functions here and returns its answer, or its fault. It has no effect in a document of another
+// origin than the one that is given.
 async function run(name, args) {
   try {
+    if (args?.origin && args.origin !== origin) throw new Fault('the page was replaced by another one of ' + origin)
     return { value: await api[name](args) }
   } catch (e) {
     if (e instanceof Fault) return { fault: e.message }
@@ -400,7 +405,7 @@ async function run(name, args) {
 const api = {
   snapshot, html, dom, ready, missed, innerOrigin, fill, choose, checked, focus, box, scroll, hasText, settle, rest, page, scale,
   takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
-  usableFrame, keeps, typed, entered, endTyping,
+  usableFrame, keeps, originOf, typed, entered, endTyping,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
 globalThis.btools = { run, api }

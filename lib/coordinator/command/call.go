@@ -174,7 +174,7 @@ func sessionOptions() []string {
 	})
 	return slices.Concat(names, settings.Flags(settings.Launches), []string{"mcp", "config", "extension", "cdp",
 		"isolated", "pool", "socket", "pool-config", "env-file", "allow-unrestricted-file-access", "image-responses",
-		"page-tools"})
+		"page-tools", "secrets"})
 }
 
 // CallFlags returns the flags of bmcp with which a session of bmcp call can start.
@@ -228,7 +228,7 @@ func target(c *cli.Context) (t shell.Target, err error) {
 				}
 				v = at.URL
 			}
-			if slices.Contains([]string{"config", "socket", "pool-config", "env-file", "profile"}, name) ||
+			if slices.Contains([]string{"config", "socket", "pool-config", "env-file", "profile", "secrets"}, name) ||
 				name == "browser" && strings.ContainsRune(v, filepath.Separator) {
 				if v, err = c.Abs(v); err != nil {
 					return t, err

@@ -41,6 +41,7 @@ import (
 	"btools/lib/pool/config"
 	"btools/lib/record"
 	"btools/lib/run"
+	"btools/lib/secrets"
 	"btools/lib/settings"
 	"btools/lib/sibling"
 	"btools/lib/state"
@@ -155,6 +156,13 @@ func serverOptions(c *cli.Context, adjust func(*source.Sharing)) (o coordinator.
 	o.Callable = callable(c)
 	if o.Large, err = largeOf(c); err != nil {
 		return o, err
+	}
+	if path := c.String("secrets"); c.IsSet("secrets") {
+		if o.Secrets, err = secrets.Read(path); err != nil {
+			return o, err
+		}
+		o.Stderr = o.Secrets.Writer(o.Stderr)
+		o.Log = cli.NewLogger(o.Stderr, c.Name, c.String("log-level"), c.String("log-format"))
 	}
 	o.Source, err = browsers(c, o.Children, adjust)
 	return o, err

@@ -28,6 +28,8 @@ func ServerFlags() []ucli.Flag {
 			Usage: "`allow|omit` images in the results of builtin; omit is for models that take none"},
 		&ucli.BoolFlag{Name: "snapshot-files", Category: children,
 			Usage: "save the snapshots after actions in files, as @playwright/mcp does, and link them in results"},
+		&ucli.StringFlag{Name: "secrets", Category: children,
+			Usage: "type the values in `FILE`, lines of NAME=VALUE, for {{NAME}}, and show no agent a value"},
 		&ucli.BoolFlag{Name: "allow-unrestricted-file-access", Category: children,
 			Usage: "let the tools and pages of builtin read any file, not only those in the roots of the host"},
 		&ucli.StringFlag{Name: "config", Category: children,
