@@ -101,18 +101,19 @@ func shop(t *testing.T) string {
 		case "/api":
 			http.Error(rw, "it is broken", 500)
 		case "/":
+			rw.Header().Set("Set-Cookie", "who=CookieValue1")
 			fmt.Fprint(rw, `<!doctype html><title>starts</title><body style="margin: 0; background: red"><script>
 				console.log("hello", 7, {a: 1}, "\x1b[31m");
 				setTimeout(() => { throw new Error("oops") });
-				fetch("/api").then(r => r.text()).then(() => requestAnimationFrame(() => {
+				fetch("/api", {headers: {Authorization: "Basic Token" + "Value1"}}).then(r => r.text()).then(() => requestAnimationFrame(() => {
 					document.body.style.background = "rgb(0, 255, 0)"; document.title = "Shop: cart/1" }));
 				</script>`)
 		}
 	})
 }
 
-// wantsEvidence asserts what is in a directory of evidence.
-func wantsEvidence(t *testing.T, dir, site string) {
+// wantsEvidence asserts what is in a directory of evidence, with logins or not.
+func wantsEvidence(t *testing.T, dir, site string, logins bool) {
 	t.Helper()
 	read := func(name string) string {
 		b, err := os.ReadFile(dir + "/" + name)
@@ -144,6 +145,11 @@ func wantsEvidence(t *testing.T, dir, site string) {
 	}
 	if !has[site+"/api500it is brokentrue"] || len(a.Log.Pages) != 1 || a.Log.Pages[0].Title != "Shop: cart/1" {
 		t.Errorf("the archive has %v and the pages %v", has, a.Log.Pages)
+	}
+	for _, secret := range []string{"CookieValue1", "TokenValue1"} {
+		if strings.Contains(read("requests.har"), secret) != logins {
+			t.Errorf("that the archive has %s is not %v", secret, logins)
+		}
 	}
 	console := read("console.txt")
 	for _, want := range []string{" page 1 log: hello 7 Object", "\\x1b[31m (" + site + "/:2:", "oops\n\t",
@@ -215,7 +221,7 @@ func TestEvidence(t *testing.T) {
 			if !strings.Contains(d.said.String(), "evidence is in "+w.Dir+"/out/e\n") {
 				t.Errorf("it says %s", d.said)
 			}
-			wantsEvidence(t, w.Dir+"/out/e/"+x.dir, site)
+			wantsEvidence(t, w.Dir+"/out/e/"+x.dir, site, false)
 			run().end(0)
 			if files, _ := filepath.Glob(w.Dir + "/out/e/*"); len(files) != 1 {
 				t.Errorf("after a command that has not failed: %v", files)
@@ -223,10 +229,10 @@ func TestEvidence(t *testing.T) {
 			if program != "blaunch" {
 				return
 			}
-			d = run("--evidence-always")
+			d = run("--evidence-always", "--evidence-logins")
 			d.open(site, "Shop: cart/1")
 			d.end(0)
-			wantsEvidence(t, w.Dir+"/out/e/"+x.dir+"-2", site)
+			wantsEvidence(t, w.Dir+"/out/e/"+x.dir+"-2", site, true)
 			os.RemoveAll(w.Dir + "/out/e")
 			run().end(0)
 			if _, err := os.Stat(w.Dir + "/out/e"); err == nil {
@@ -234,6 +240,7 @@ func TestEvidence(t *testing.T) {
 			}
 			w.Run("blaunch", "--evidence", w.Dir).Exits(t, 64, "--evidence needs a command")
 			w.Run("blaunch", "--evidence-always", "--", "true").Exits(t, 64, "--evidence-always needs --evidence")
+			w.Run("blaunch", "--evidence-logins", "--", "true").Exits(t, 64, "--evidence-logins needs --evidence")
 		})
 	}
 }

@@ -118,7 +118,9 @@ func main() {
 					"zcat run.jsonl.gz | bproxy har >run.har"},
 				Do: command.HAR, Flags: []ucli.Flag{
 					&ucli.StringFlag{Name: "page", DefaultText: "all",
-						Usage: "write the requests of the pages with `TEXT` in their URL or title, or as target ID"}}},
+						Usage: "write the requests of the pages with `TEXT` in their URL or title, or as target ID"},
+					&ucli.BoolFlag{Name: "with-logins",
+						Usage: "write cookies, Authorization and passwords, too"}}},
 			{Name: "record", Hidden: true, Do: command.Record,
 				Usage: "record a browser for a program that talks on standard input and output"},
 			{Name: "status", Group: running, ArgsUsage: port, Do: command.Status, Usage: "show the state of a proxy"},

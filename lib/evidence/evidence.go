@@ -34,6 +34,8 @@ type Request struct {
 	URL  string `json:"url"`  // the browser's WebSocket
 	Dir  string `json:"dir"`  // which gets a directory for the recording
 	Name string `json:"name"` // of that directory; with a number if there is one already
+	// Logins are in the archive: cookies, headers that authorize, and passwords.
+	Logins bool `json:"logins,omitempty"`
 }
 
 // Answer is a line that a recorder prints: once it records, and at its end.
@@ -60,6 +62,7 @@ const (
 type Evidence struct {
 	Dir    string
 	Always bool // it is kept, whether or not the command fails
+	Logins bool // they are in it
 	Log    *slog.Logger
 
 	mu         sync.Mutex
@@ -134,7 +137,8 @@ func (e *Evidence) Add(ctx context.Context, name string, i record.Instance) erro
 		return nil
 	}
 	defer e.busy.Done()
-	r, err := start(ctx, Request{URL: i.WSURL, Dir: e.Dir, Name: cmp.Or(Slug(name), "command")})
+	r, err := start(ctx, Request{URL: i.WSURL, Dir: e.Dir, Name: cmp.Or(Slug(name), "command"),
+		Logins: e.Logins})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {

@@ -17,6 +17,8 @@ func Evidence(category string) []ucli.Flag {
 				"page"},
 		&ucli.BoolFlag{Name: "evidence-always", Category: category,
 			Usage: "with --evidence: leave them even if CMD does not fail"},
+		&ucli.BoolFlag{Name: "evidence-logins", Category: category,
+			Usage: "with --evidence: the requests have cookies and passwords, too"},
 	}
 }
 
@@ -25,6 +27,8 @@ func ReadEvidence(c *cli.Context) (*evidence.Evidence, error) {
 	switch {
 	case !c.IsSet("evidence") && c.IsSet("evidence-always"):
 		return nil, c.UsageError("--evidence-always needs --evidence DIR")
+	case !c.IsSet("evidence") && c.IsSet("evidence-logins"):
+		return nil, c.UsageError("--evidence-logins needs --evidence DIR")
 	case !c.IsSet("evidence"):
 		return nil, nil
 	case c.Command == nil:
@@ -36,5 +40,6 @@ func ReadEvidence(c *cli.Context) (*evidence.Evidence, error) {
 	if err == nil {
 		err = evidence.Check(dir)
 	}
-	return &evidence.Evidence{Dir: dir, Always: c.Bool("evidence-always"), Log: c.Log}, err
+	return &evidence.Evidence{Dir: dir, Always: c.Bool("evidence-always"),
+		Logins: c.Bool("evidence-logins"), Log: c.Log}, err
 }

@@ -44,10 +44,18 @@ type Trace struct {
 
 func (t Trace) lines() *lines { return newLines(io.NewSectionReader(t, 0, t.Size)) }
 
-// Convert writes the archive of some traces: of all their requests, each once, or of
-// those of the pages that have the text in their URL or title, or as their target; "": of
-// all. It writes nothing if it returns ErrNoNetwork or a NoPageError.
-func Convert(traces []Trace, of string, by Creator, out io.Writer) (Summary, error) {
+// Options say what an archive has.
+type Options struct {
+	By Creator
+	// Page is a text in the URL or title of the pages whose requests it has, or their target; "": it has all.
+	Page string
+	// Logins are in it: cookies, headers that authorize, and passwords.
+	Logins bool
+}
+
+// Convert writes the archive of some traces, each request once. It writes nothing if it returns ErrNoNetwork or a
+// NoPageError.
+func Convert(traces []Trace, o Options, out io.Writer) (Summary, error) {
 	var found []*index
 	all := index{}
 	for _, t := range traces {
@@ -66,19 +74,19 @@ func Convert(traces []Trace, of string, by Creator, out io.Writer) (Summary, err
 		return Summary{Damaged: all.damaged}, ErrNoNetwork
 	}
 	var only map[string]bool
-	if of != "" { // its title may follow its requests
-		c := newConverter(io.Discard, nil)
+	if o.Page != "" { // its title may follow its requests
+		c := newConverter(io.Discard, nil, true)
 		if err := c.read(traces, found); err != nil {
 			return c.sum, err
 		}
-		if only = matching(c.order, of); len(only) == 0 {
-			return Summary{Damaged: all.damaged}, noPage(c.order, of)
+		if only = matching(c.order, o.Page); len(only) == 0 {
+			return Summary{Damaged: all.damaged}, noPage(c.order, o.Page)
 		}
 	}
-	c := newConverter(out, only)
+	c := newConverter(out, only, o.Logins)
 	c.sum.Damaged = all.damaged
 	c.raw(`{"log":{"version":"` + Version + `","creator":`)
-	c.value(by)
+	c.value(o.By)
 	if all.browser != nil {
 		c.raw(`,"browser":`)
 		c.value(all.browser)
@@ -91,7 +99,9 @@ func Convert(traces []Trace, of string, by Creator, out io.Writer) (Summary, err
 	slices.SortStableFunc(c.order, func(a, b *page) int { return cmp.Compare(a.Started, b.Started) })
 	for _, p := range c.order {
 		if only == nil || only[p.ID] {
-			c.separate(c.sum.Pages)
+			if c.separate(c.sum.Pages); !c.logins {
+				p.Title = plainURL(p.Title)
+			}
 			c.value(p)
 			c.sum.Pages++
 		}
@@ -137,6 +147,7 @@ type converter struct {
 	index  *index      // of it
 	out    *bufio.Writer
 	only   map[string]bool // the IDs of the pages whose requests are written; nil: all
+	logins bool            // are written
 	err    error
 	sum    Summary
 
@@ -153,9 +164,9 @@ type converter struct {
 	children map[string]bool       // frames in others
 }
 
-func newConverter(out io.Writer, only map[string]bool) *converter {
+func newConverter(out io.Writer, only map[string]bool, logins bool) *converter {
 	return &converter{
-		out: bufio.NewWriterSize(out, 256<<10), only: only, requests: map[requestKey]*request{},
+		out: bufio.NewWriterSize(out, 256<<10), only: only, logins: logins, requests: map[requestKey]*request{},
 		seen: map[identity]bool{}, pages: map[string]*page{}, current: map[string]*page{},
 		sessions: map[sessionKey]target{}, children: map[string]bool{},
 	}

@@ -58,7 +58,7 @@ func traceIn(text string) Trace { return Trace{strings.NewReader(text), int64(le
 func convert(t testing.TB, trace string) ([]entry, []page, Summary) {
 	t.Helper()
 	var out bytes.Buffer
-	sum, err := Convert([]Trace{traceIn(trace)}, "", Creator{"test", "1"}, &out)
+	sum, err := Convert([]Trace{traceIn(trace)}, Options{By: Creator{"test", "1"}, Logins: true}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestMerge(t *testing.T) {
 		"http://a/ http://a/seven ": "fa",
 	} {
 		var out bytes.Buffer
-		sum, err := Convert([]Trace{traceIn(second), traceIn(first), traceIn(first)}, page, Creator{}, &out)
+		sum, err := Convert([]Trace{traceIn(second), traceIn(first), traceIn(first)}, Options{Page: page}, &out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	_, err := Convert([]Trace{traceIn(second), traceIn(first)}, "none", Creator{}, &out)
+	_, err := Convert([]Trace{traceIn(second), traceIn(first)}, Options{Page: "none"}, &out)
 	if none := (*NoPageError)(nil); !errors.As(err, &none) || len(none.Pages) != 2 || out.Len() > 0 {
 		t.Errorf("no such page: %v, %s", err, out.Bytes())
 	}
@@ -333,7 +333,7 @@ func TestBoundedMemory(t *testing.T) {
 		most = max(most, m.HeapInuse)
 		return len(p), nil
 	})
-	sum, err := Convert([]Trace{{e, lines * int64(len(before)+8+len(after))}}, "", Creator{}, out)
+	sum, err := Convert([]Trace{{e, lines * int64(len(before)+8+len(after))}}, Options{}, out)
 	if err != nil || sum.Entries != lines {
 		t.Fatal(sum, err)
 	}
@@ -361,7 +361,7 @@ func FuzzConvert(f *testing.F) {
 		"1 - "+event("loadingFailed", `{"requestId":"1"}`))))
 	f.Fuzz(func(t *testing.T, trace []byte) {
 		var out bytes.Buffer
-		_, err := Convert([]Trace{traceIn(string(trace))}, "", Creator{}, &out)
+		_, err := Convert([]Trace{traceIn(string(trace))}, Options{}, &out)
 		if err == ErrNoNetwork {
 			if out.Len() > 0 {
 				t.Errorf("it has written %s", out.Bytes())
@@ -372,4 +372,55 @@ func FuzzConvert(f *testing.F) {
 			t.Fatalf("%v\n%s", err, out.Bytes())
 		}
 	})
+}
+
+// An archive has no cookie, no header that authorizes and no password, unless it is asked for.
+func TestWithoutLogins(t *testing.T) {
+	t.Parallel()
+	post := func(id, kind, body string) string {
+		text, _ := json.Marshal(body)
+		return "1 - " + event("requestWillBeSent", fmt.Sprintf(`{"requestId":%q,"timestamp":1,"wallTime":1,"request":{`+
+			`"url":"http://x/?a=b&new%%5BPassword%%5D=hid-1&pass=hid-2","method":"POST","hasPostData":true,"postData":%s,`+
+			`"headers":{"Content-Type":%q,"authorization":"Basic hid","COOKIE":"c=hid","Proxy-Authorization":"hid",`+
+			`"Referer":"http://x/?pwd=hid"}},"initiator":{"type":"script","url":"http://x/?pwd=hid"}}`, id, text, kind))
+	}
+	const parts = "--B\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nanna\r\n--B\r\n" +
+		"Content-Disposition: form-data; name=\"passwd\"\r\n\r\n%s\r\n--B--\r\n"
+	text := traceOf(
+		"1 - "+event("requestWillBeSent", `{"requestId":"P","loaderId":"P","frameId":"F","type":"Document","timestamp":1,`+
+			`"wallTime":1,"request":{"url":"http://x/page?pwd=hid","method":"GET","headers":{}}}`),
+		"1 - "+finished("P", 2),
+		post("1", "application/x-www-form-urlencoded", "user=anna&user_password=h%69d&x=hi+you"),
+		"1 - "+event("requestWillBeSentExtraInfo", `{"requestId":"1","headers":{"Cookie":"c=hid",`+
+			`"Content-Type":"application/x-www-form-urlencoded"},"associatedCookies":[`+
+			`{"blockedReasons":[],"cookie":{"name":"c","value":"hid","domain":"x","path":"/"}}]}`),
+		"1 - "+received("1", 2, `},"hasExtraInfo":true`),
+		"1 - "+event("responseReceivedExtraInfo", `{"requestId":"1","statusCode":302,`+
+			`"headers":{"set-cookie":"c=hid; Path=/","Location":"/?pwd=hid"}}`), "1 - "+finished("1", 3),
+		post("2", "application/json; charset=utf-8", `{"user":"anna","login":[{"pwd":"hid","n":1.50}],"Passphrase":["hid"]}`),
+		"1 - "+finished("2", 3),
+		post("3", "multipart/form-data; boundary=B", fmt.Sprintf(parts, "hid")), "1 - "+finished("3", 3),
+		post("4", "", "user=anna&pass=hid"), "1 - "+finished("4", 3))
+	var with, without bytes.Buffer
+	for out, o := range map[*bytes.Buffer]Options{&with: {Logins: true}, &without: {}} {
+		if sum, err := Convert([]Trace{traceIn(text)}, o, out); err != nil || sum.Entries != 5 {
+			t.Fatal(sum, err)
+		}
+	}
+	got := without.String()
+	if strings.Contains(got, "hid") || strings.Contains(got, "h%69d") {
+		t.Errorf("it has what it leaves out: %s", got)
+	}
+	many, _ := json.Marshal(fmt.Sprintf(parts, "***"))
+	for _, want := range []string{`"text":"user=anna&user_password=***&x=hi+you"`, `{"name":"user_password","value":"***"}`,
+		`{\"user\":\"anna\",\"login\":[{\"pwd\":\"***\",\"n\":1.50}],\"Passphrase\":\"***\"}`, string(many),
+		`"text":"user=anna&pass=***"`, `{"name":"c","value":"***","path":"/","domain":"x"`, `?a=b&new%5BPassword%5D=***&pass=***"`,
+		`{"name":"Location","value":"/?pwd=***"}`, `"title":"http://x/page?pwd=***"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it has no %s: %s", want, got)
+		}
+	}
+	if n := strings.Count(with.String(), "hid"); n < 20 {
+		t.Errorf("with logins it has %d of them: %s", n, with.String())
+	}
 }

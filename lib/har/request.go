@@ -263,6 +263,9 @@ func (c *converter) write(r *request) {
 	if c.only != nil && !c.only[e.Page] {
 		return
 	}
+	if !c.logins {
+		e.withoutLogins()
+	}
 	c.separate(c.sum.Entries)
 	c.value(e)
 	c.sum.Entries++

@@ -112,7 +112,7 @@ type harEntry struct {
 // program has said.
 func convert(w *cmdtest.World, trace string) (archive, string) {
 	w.T.Helper()
-	r := w.Run("bproxy", "har", trace)
+	r := w.Run("bproxy", "har", "--with-logins", trace)
 	if r.Code != 0 {
 		w.T.Fatalf("bproxy har %s: %+v, want exit 0", trace, r)
 	}

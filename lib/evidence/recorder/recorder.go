@@ -319,12 +319,12 @@ func (r *Recorder) record(p *page, name string) {
 
 // Keep ends the recording and finishes its files. It returns what could not be recorded. The
 // recording of a browser that nobody has used is deleted.
-func (r *Recorder) Keep(by har.Creator) (missing []string) {
+func (r *Recorder) Keep(of har.Options) (missing []string) {
 	r.end()
 	if err := cmp.Or(r.torn, r.console.Close()); err != nil {
 		r.miss("all of %s: %v", Console, err)
 	}
-	if err := r.convert(by); errors.Is(err, har.ErrNoNetwork) {
+	if err := r.convert(of); errors.Is(err, har.ErrNoNetwork) {
 		if r.isEmpty() {
 			r.Drop()
 			return nil
@@ -383,7 +383,7 @@ func (r *Recorder) end() {
 }
 
 // convert makes the archive of the trace, in whose place it is then.
-func (r *Recorder) convert(by har.Creator) error {
+func (r *Recorder) convert(of har.Options) error {
 	path := filepath.Join(r.dir, Archive)
 	in, err := os.Open(filepath.Join(r.dir, Trace))
 	if err != nil {
@@ -398,7 +398,7 @@ func (r *Recorder) convert(by har.Creator) error {
 	if err != nil {
 		return err
 	}
-	_, err = har.Convert([]har.Trace{{ReaderAt: in, Size: info.Size()}}, "", by, out)
+	_, err = har.Convert([]har.Trace{{ReaderAt: in, Size: info.Size()}}, of, out)
 	if closeErr := out.Close(); err == nil {
 		err = closeErr
 	}

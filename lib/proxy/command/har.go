@@ -56,7 +56,8 @@ func HAR(c *cli.Context) error {
 		}
 		traces = append(traces, har.Trace{ReaderAt: f, Size: info.Size()})
 	}
-	sum, err := har.Convert(traces, c.String("page"), har.Creator{Name: "bproxy", Version: cli.Release()}, c.Stdout)
+	sum, err := har.Convert(traces, har.Options{By: har.Creator{Name: "bproxy", Version: cli.Release()},
+		Page: c.String("page"), Logins: c.Bool("with-logins")}, c.Stdout)
 	if sum.Damaged > 0 {
 		c.Log.Warn("skipped in the traces, damaged or cut off: " + spell.Count(sum.Damaged, "line"))
 	}

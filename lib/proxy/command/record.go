@@ -57,7 +57,7 @@ func Record(c *cli.Context) error {
 	if strings.TrimSpace(word) == evidence.Drop {
 		err = r.Drop()
 	} else {
-		a.Missing = r.Keep(har.Creator{Name: "bproxy", Version: cli.Release()})
+		a.Missing = r.Keep(har.Options{By: har.Creator{Name: "bproxy", Version: cli.Release()}, Logins: req.Logins})
 	}
 	out.Encode(a) // whoever reads it may have been killed
 	return err
