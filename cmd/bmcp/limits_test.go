@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -36,5 +37,14 @@ func TestMCPLimits(t *testing.T) {
 		args := slices.Concat([]string{"call", "--session", "s"}, options, []string{"navigate", other})
 		w.Run("bmcp", args...).Exits(t, 1, "--block-private: 127.0.0.1")
 	}
+	os.WriteFile(w.Dir+"/begun.js", []byte("self.begun = location.pathname"), 0o600)
+	os.WriteFile(w.Dir+"/none.js", []byte("\nreturn ]"), 0o600)
+	call := []string{"call", "--session", "i", "--init-script", w.Dir + "/begun.js"}
+	w.Run("bmcp", append(call, "navigate", allowed+"/i")...).Exits(t, 0, "")
+	if got := w.Run("bmcp", append(call, "evaluate", "begun")...); !strings.Contains(got.Out, `"/i"`) {
+		t.Errorf("a script that runs first: %s%s", got.Out, got.Err)
+	}
+	w.Run("bmcp", "call", "--session", "j", "--init-script", w.Dir+"/none.js", "evaluate", "1").Exits(t, 1,
+		"none.js, line 2: SyntaxError")
 	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }

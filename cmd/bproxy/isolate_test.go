@@ -177,6 +177,8 @@ func TestIsolateRefuses(t *testing.T) {
 	} {
 		w.Run("bproxy", x.args...).Exits(t, 64, x.says)
 	}
+	w.Run("bproxy", "share", "--init-script", "/none").Exits(t, 78, "cannot be read: open /none")
+	w.Run("bproxy", "share", "--init-script", "/").Exits(t, 78, "is a directory")
 	p := w.Proxy("share", "--session-throttle", "1m")
 	w.Run("bproxy", "launch", "--browser", "firefox").Exits(t, 64, "Firefox")
 	p.Stop()

@@ -104,14 +104,14 @@ func readSetting(c *cli.Context, r *settings.Row, at settings.Where, s *settings
 		*p = c.StringSlice(r.Name)
 		text = strings.Join(*p, ", ")
 		for i, dir := range *p {
-			if r.Dirs {
+			if r.Dirs || r.Contents {
 				(*p)[i], err = filepath.Abs(dir)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		if err = r.Check(s, at, ondisk.Files); err != nil && r.Dirs {
+		if err = r.Check(s, at, ondisk.Files); err != nil && (r.Dirs || r.Contents) {
 			return exit.Errorf(exit.Config, "--%s: %w", r.Name, err)
 		}
 	default:

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"btools/lib/downloads"
 	"btools/lib/forward/upstream"
@@ -80,6 +81,9 @@ type Row struct {
 	// Path says that a string is an absolute path, and Dirs that a list is of absolute
 	// paths of directories. Those of flags are made absolute.
 	Path, Dirs bool
+	// Contents says that a list is of files, which are read at once: a word becomes the path, a
+	// line's end and the content.
+	Contents bool
 	// Values are all that a string, or a word of a list, may be; empty: any.
 	Values []string
 	// Word returns an error for a string, or a word of a list, that there must not be; it
@@ -292,6 +296,9 @@ func (r *Row) Check(s *Settings, at Where, files Files) error {
 		list := *p
 		if *p = nil; !r.Dirs {
 			*p = list
+			if r.Contents {
+				return readContents(list, files)
+			}
 			return r.checkWords(list)
 		}
 		for _, dir := range list {
@@ -307,6 +314,32 @@ func (r *Row) Check(s *Settings, at Where, files Files) error {
 			}
 			*p = append(*p, dir)
 		}
+	}
+	return nil
+}
+
+// maxContent bounds the content of a file.
+const maxContent = 1 << 20
+
+// readContents adds the contents of files to their paths, where they are missing.
+func readContents(list []string, files Files) error {
+	for i, word := range list {
+		if strings.Contains(word, "\n") {
+			continue
+		}
+		if files.Read == nil || !filepath.IsAbs(word) {
+			return fmt.Errorf("must be absolute paths of files, not %.100q", word)
+		}
+		b, err := files.Read(word)
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot be read: %w", err)
+		case len(b) > maxContent:
+			return fmt.Errorf("has %s, which has %d bytes, and may have %d", word, len(b), maxContent)
+		case !utf8.Valid(b):
+			return fmt.Errorf("has %s, which is not a text in UTF-8", word)
+		}
+		list[i] = word + "\n" + string(b)
 	}
 	return nil
 }
@@ -336,6 +369,9 @@ func (r *Row) Args(s *Settings) (args []string) {
 	switch p := r.Field(s).(type) {
 	case *[]string:
 		for _, v := range *p {
+			if r.Contents {
+				v, _, _ = strings.Cut(v, "\n")
+			}
 			args = append(args, "--"+r.Name+"="+v)
 		}
 	case *string:

@@ -51,6 +51,7 @@ type Settings struct {
 	AllowOrigins   []string      // patterns of the origins that their pages may reach; none: any
 	BlockOrigins   []string      // patterns of origins that their pages may not reach
 	BlockPrivate   bool          // their pages may not reach addresses that are not public
+	InitScript     []string      // files of scripts that run in each document before its own, as Row.Contents says
 	Trace          string        // absolute path of the file that gets their messages; "": none
 	Downloads      string        // directory that keeps the downloads of each; "": they end with it
 	DownloadLimit  int64         // bytes that each may download; 0: no limit

@@ -64,6 +64,30 @@ func TestProxyInAFile(t *testing.T) {
 	}
 }
 
+// The files of a list are read as it is set; a program that it starts gets their names.
+func TestContents(t *testing.T) {
+	t.Parallel()
+	files := Files{Read: func(name string) ([]byte, error) {
+		content, is := map[string]string{"/a": "one\ntwo", "/large": strings.Repeat("x", 10<<20), "/bad": "\xff"}[name]
+		if !is {
+			return nil, os.ErrNotExist
+		}
+		return []byte(content), nil
+	}}
+	row := Named("INIT_SCRIPT")
+	for given, want := range map[string]string{"/a": "", "/none": "cannot be read", "/large": "may have 1048576",
+		"/bad": "not a text", "a": "absolute"} {
+		s := Settings{}
+		err := row.Set(&s, Global, given, files)
+		if err == nil != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", given, err, want)
+		}
+		if args := row.Args(&s); err == nil && (s.InitScript[0] != "/a\none\ntwo" || args[0] != "--init-script=/a") {
+			t.Errorf("%q, %q", s.InitScript, args)
+		}
+	}
+}
+
 // What a request carries is what was set, and nothing else of the other end's settings.
 func TestValues(t *testing.T) {
 	t.Parallel()
@@ -93,19 +117,20 @@ func TestValues(t *testing.T) {
 		t.Errorf("%+v, want %+v; the defaults became %v", got, set, defaults)
 	}
 	for params, want := range map[string]string{
-		`{"x":1}`:                    `there is no setting "x": they are allow_origins, block_origins,`,
-		`{"max_uses":1}`:             `there is no setting "max_uses"`,
-		`{"tab_limit":-1}`:           "tab_limit must be a number, 0 or more",
-		`{"tab_limit":"3"}`:          "tab_limit is not",
-		`{"tab_limit":null}`:         "tab_limit is not",
-		`{"throttle_ms":-1}`:         "throttle_ms must be a duration",
-		`{"throttle_ms":9e18}`:       "throttle_ms is not a duration",
-		`{"download_limit":-5}`:      "download_limit must be 0 or more",
-		`{"upload_roots":["a"]}`:     "must be absolute paths",
-		`{"trace":"t"}`:              "must be an absolute path",
-		`{"state":"../x"}`:           "is not the name of a state",
-		`{"proxy":"@/etc/passwd"}`:   "must be the URL of a proxy, not a file",
-		`{"proxy":"http://u:p@x:y"}`: "proxy ",
+		`{"x":1}`:                         `there is no setting "x": they are allow_origins, block_origins,`,
+		`{"max_uses":1}`:                  `there is no setting "max_uses"`,
+		`{"tab_limit":-1}`:                "tab_limit must be a number, 0 or more",
+		`{"tab_limit":"3"}`:               "tab_limit is not",
+		`{"tab_limit":null}`:              "tab_limit is not",
+		`{"throttle_ms":-1}`:              "throttle_ms must be a duration",
+		`{"throttle_ms":9e18}`:            "throttle_ms is not a duration",
+		`{"download_limit":-5}`:           "download_limit must be 0 or more",
+		`{"upload_roots":["a"]}`:          "must be absolute paths",
+		`{"init_script":["/etc/passwd"]}`: "must be absolute paths of files",
+		`{"trace":"t"}`:                   "must be an absolute path",
+		`{"state":"../x"}`:                "is not the name of a state",
+		`{"proxy":"@/etc/passwd"}`:        "must be the URL of a proxy, not a file",
+		`{"proxy":"http://u:p@x:y"}`:      "proxy ",
 	} {
 		v := Values{}
 		if err := json.Unmarshal([]byte(params), &v); err != nil {

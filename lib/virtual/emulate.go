@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -89,7 +91,7 @@ func (s *Session) emulatingLocked() map[string]string {
 // attachPartsLocked returns the command by which Chrome tells of the workers of a page, and of its frames
 // of other sites, before they run.
 func (s *Session) attachPartsLocked() []emulate.Command {
-	if len(s.emulates.commands) == 0 {
+	if len(s.emulates.commands)+len(s.options.InitScript) == 0 {
 		return nil
 	}
 	return []emulate.Command{{Method: "Target.setAutoAttach", Params: map[string]any{"autoAttach": true,
@@ -100,7 +102,7 @@ func (s *Session) attachPartsLocked() []emulate.Command {
 // emulateLocked sends a command to a page, or to a part of one, which need not know it. It calls done with the
 // fault under the lock, at once if workers have it from the pages of their process.
 func (s *Session) emulateLocked(session, typ string, c emulate.Command, done func(error)) {
-	if c.IsOfProcess() && strings.HasSuffix(typ, "worker") {
+	if (c.IsOfProcess() || strings.HasPrefix(c.Method, "Page.")) && strings.HasSuffix(typ, "worker") {
 		done(nil)
 		return
 	}
@@ -120,7 +122,7 @@ func (s *Session) emulateLocked(session, typ string, c emulate.Command, done fun
 // beginEmulatingLocked makes a new page or part of one emulate what the session does, and calls done when
 // it does so, or cannot.
 func (s *Session) beginEmulatingLocked(own, typ string, done func()) {
-	left := slices.Concat(s.emulates.commands, s.attachPartsLocked())
+	left := slices.Concat(s.emulates.commands, s.initScripts(), s.attachPartsLocked())
 	for i, c := range left {
 		s.emulateLocked(own, typ, c, func(err error) {
 			if err != nil && s.emulates.fault == nil {
@@ -132,6 +134,48 @@ func (s *Session) beginEmulatingLocked(own, typ string, done func()) {
 			}
 		})
 	}
+}
+
+// initScripts returns the commands by which the scripts of the settings run in each document of a page.
+func (s *Session) initScripts() (all []emulate.Command) {
+	if len(s.options.InitScript) > 0 { // or Chrome runs none
+		all = append(all, emulate.Command{Method: "Page.enable"})
+	}
+	for _, file := range s.options.InitScript {
+		_, script, _ := strings.Cut(file, "\n")
+		all = append(all, emulate.Command{Method: "Page.addScriptToEvaluateOnNewDocument",
+			Params: map[string]any{"source": script, "runImmediately": true}})
+	}
+	return all
+}
+
+// checkScripts returns an error if a script of the settings cannot be compiled.
+func (s *Session) checkScripts(ctx context.Context) error {
+	if len(s.options.InitScript) == 0 {
+		return nil
+	}
+	s.browser.mu.Lock()
+	page := ""
+	for _, page = range s.ownSessions {
+		break
+	}
+	s.browser.mu.Unlock()
+	s.link.Send(page, "Runtime.enable", nil) // or Chrome compiles none
+	defer s.link.Send(page, "Runtime.disable", nil)
+	for _, file := range s.options.InitScript {
+		path, script, _ := strings.Cut(file, "\n")
+		got, err := s.link.Call(ctx, page, "Runtime.compileScript", map[string]any{"expression": script,
+			"sourceURL": path, "persistScript": false})
+		if err != nil {
+			return err
+		}
+		if wrong := jsonrpc.Get(got, "exceptionDetails"); wrong != nil {
+			line, _ := strconv.Atoi(string(jsonrpc.Get(wrong, "lineNumber")))
+			return fmt.Errorf("the init script %s, line %d: %s", path, line+1,
+				jsonrpc.GetString(wrong, "exception", "description"))
+		}
+	}
+	return nil
 }
 
 // partAttached makes a part of a page emulate what the session does before it runs.

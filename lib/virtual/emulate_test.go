@@ -23,7 +23,7 @@ func TestEmulation(t *testing.T) {
 	// browser's user agent, but in client hints.
 	const part = `[navigator.userAgent.includes('Android 10; K') || !!self.SharedWorkerGlobalScope,
 		navigator.userAgentData?.mobile ?? true, navigator.language, (1.5).toLocaleString(),
-		new Date(0).getHours()].join()`
+		new Date(0).getHours(), self.begun || !!self.WorkerGlobalScope].join()`
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "text/html")
 		switch r.URL.Path {
@@ -44,18 +44,19 @@ func TestEmulation(t *testing.T) {
 			return
 		}
 		fmt.Fprintf(w, `<meta name=viewport content="width=device-width"><script>const headers = [%q, %q, %q, %t],
-			first = [innerWidth, devicePixelRatio, navigator.maxTouchPoints, navigator.language,
+			first = [self.begun, innerWidth, devicePixelRatio, navigator.maxTouchPoints, navigator.language,
 				(1.5).toLocaleString(), new Date(0).getHours()]</script>`,
 			r.Header.Get("X-Test"), r.Header.Get("Accept-Language"), r.Header.Get("Sec-CH-UA-Mobile"),
 			strings.Contains(r.UserAgent(), "Android 10; K"))
 	}))
 	t.Cleanup(site.Close)
 	o := Options{Settings: settings.Settings{Emulation: emulate.Emulation{Device: "pixel-7",
-		Geolocation: "52.52,13.405", Timezone: "Asia/Tokyo", Locale: "de-DE", Header: []string{"X-Test: yes"}}}}
+		Geolocation: "52.52,13.405", Timezone: "Asia/Tokyo", Locale: "de-DE", Header: []string{"X-Test: yes"}},
+		InitScript: []string{"/a.js\nself.begun = true", "/b.js\n// nothing"}}}
 	const what = `Promise.all([navigator.userAgentData?.getHighEntropyValues(['model']), new Promise(done =>
 		navigator.geolocation ? navigator.geolocation.getCurrentPosition(p => done(p.coords.latitude),
 			e => done(e.message)) : done('none'))]).then(x => [...first, ...headers, x[0]?.model, x[1]].join(' '))`
-	const want = `"412 2.625 5 de-DE 1,5 9 yes de-DE ?1 true Pixel 7 52.52"`
+	const want = `"true 412 2.625 5 de-DE 1,5 9 yes de-DE ?1 true Pixel 7 52.52"`
 	b := sharedChrome(t)
 	s := newSession(t, b, o)
 	here := strings.Replace(site.URL, "127.0.0.1", "localhost", 1)
@@ -89,7 +90,8 @@ func TestEmulation(t *testing.T) {
 		}
 		p.goTo(got, here+"/parts")
 		p.awaitTrue(got, "Object.keys(parts).length === 3")
-		const all = `"frame: true,true,de-DE,1,5,9 shared: true,true,de-DE,1,5,9 worker: true,true,de-DE,1,5,9"`
+		const all = `"frame: true,true,de-DE,1,5,9,true shared: true,true,de-DE,1,5,9,true ` +
+			`worker: true,true,de-DE,1,5,9,true"`
 		if got := p.do(got, "Object.keys(parts).sort().map(x => x + ': ' + parts[x]).join(' ')"); got != all {
 			t.Errorf("%s, parts of a page: %s, want %s", when, got, all)
 		}
@@ -99,13 +101,13 @@ func TestEmulation(t *testing.T) {
 	page := changes.attach(changes.pages()[0])
 	for _, c := range []struct{ change, answer, told string }{
 		{`{"timezone":"Europe/Paris","headers":[],"device":"300x200"}`, `"device":"300x200"`,
-			`"300 1 0 de-DE 1,5 1  ?0"`},
-		{`{"permissions":["midi"],"locale":"de-DE"}`, `"permissions":["midi"]`, `"300 1 0 de-DE 1,5 1  ?0"`},
-		{`{"timezone":"Mars/Olympus"}`, "no time zone", `"300 1 0 de-DE 1,5 1  ?0"`},
-		{`{"device":"iPhone 12"}`, "near are iPhone 13", `"300 1 0 de-DE 1,5 1  ?0"`},
-		{`{"timezone":"Etc//UTC"}`, "setTimezoneOverride: Invalid timezone", `"300 1 0 de-DE 1,5 1  ?0"`},
+			`"true 300 1 0 de-DE 1,5 1  ?0"`},
+		{`{"permissions":["midi"],"locale":"de-DE"}`, `"permissions":["midi"]`, `"true 300 1 0 de-DE 1,5 1  ?0"`},
+		{`{"timezone":"Mars/Olympus"}`, "no time zone", `"true 300 1 0 de-DE 1,5 1  ?0"`},
+		{`{"device":"iPhone 12"}`, "near are iPhone 13", `"true 300 1 0 de-DE 1,5 1  ?0"`},
+		{`{"timezone":"Etc//UTC"}`, "setTimezoneOverride: Invalid timezone", `"true 300 1 0 de-DE 1,5 1  ?0"`},
 		{`{"reset":true,"offline":true}`, `"offline":true`, ""},
-		{`{"offline":false}`, `"timezone":"Asia/Tokyo"`, `"412 2.625 5 de-DE 1,5 9 yes ?1"`},
+		{`{"offline":false}`, `"timezone":"Asia/Tokyo"`, `"true 412 2.625 5 de-DE 1,5 9 yes ?1"`},
 	} {
 		got := string(changes.call("", "Btools.emulate", json.RawMessage(c.change)))
 		if !strings.Contains(got, c.answer) {
@@ -120,6 +122,9 @@ func TestEmulation(t *testing.T) {
 		}
 	}
 	saved, err := s.Snapshot(t.Context())
+	for end := time.Now().Add(patience); err == ErrBusy && time.Now().Before(end); {
+		saved, err = s.Snapshot(t.Context()) // the last answer is on its way
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +135,11 @@ func TestEmulation(t *testing.T) {
 		Emulation: emulate.Emulation{Timezone: "Etc//UTC"}}}); err == nil ||
 		!strings.Contains(err.Error(), "setTimezoneOverride: Invalid timezone") {
 		t.Errorf("a session with a time zone that Chrome does not know: %v", err)
+	}
+	if _, err := b.NewSession(t.Context(), Options{Settings: settings.Settings{
+		InitScript: []string{"/a.js\n1", "/b.js\n\nreturn ]"}}}); err == nil ||
+		!strings.Contains(err.Error(), "the init script /b.js, line 2: SyntaxError") {
+		t.Errorf("a session with a script that has no syntax: %v", err)
 	}
 	o = Options{Settings: settings.Settings{Emulation: emulate.Emulation{Offline: true}}}
 	off := connect(t, newSession(t, b, o), "")

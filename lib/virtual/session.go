@@ -127,7 +127,9 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		l.close()
 		return nil, err
 	}
-	err = s.inStartSlot(ctx, s.begin)
+	if err = s.inStartSlot(ctx, s.begin); err == nil {
+		err = s.checkScripts(ctx)
+	}
 	b.mu.Lock()
 	if err == nil {
 		err = s.emulates.fault

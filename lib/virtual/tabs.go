@@ -191,8 +191,11 @@ func (s *Session) reload(page string, tab Tab) {
 	s.link.Send(session, "Page.enable", nil) // or no script runs in new documents, and none is reported
 	if tab.Page != nil {
 		// A document that is requested before the answer does not run it.
-		s.link.Call(ctx, session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
+		got, _ := s.link.Call(ctx, session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
 			"source": fmt.Sprintf("(%s)(%s)", reloadScript, tab.Page), "worldName": world})
+		s.browser.mu.Lock()
+		t.reloader = jsonrpc.GetString(got, "identifier")
+		s.browser.mu.Unlock()
 	}
 	got, err := s.link.Call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL})
 	if err == nil && string(jsonrpc.Get(got, "isDownload")) == "true" {
@@ -227,7 +230,11 @@ func (s *Session) restored(session string) {
 	for id, own := range s.ownSessions {
 		if t := s.browser.targets[id]; own == session && t != nil && t.restoring != nil {
 			t.restoring = nil
-			s.link.Send(own, "Page.disable", nil) // without it the script is gone
+			if len(s.options.InitScript) == 0 {
+				s.link.Send(own, "Page.disable", nil) // without it the script is gone
+			} else if t.reloader != "" {
+				s.link.Send(own, "Page.removeScriptToEvaluateOnNewDocument", map[string]string{"identifier": t.reloader})
+			}
 			s.notifyChangeLocked(t)
 		}
 	}

@@ -228,7 +228,8 @@ func target(c *cli.Context) (t shell.Target, err error) {
 				}
 				v = at.URL
 			}
-			if slices.Contains([]string{"config", "socket", "pool-config", "env-file", "profile", "secrets"}, name) ||
+			if slices.Contains([]string{"config", "socket", "pool-config", "env-file", "profile", "secrets",
+				"init-script"}, name) ||
 				name == "browser" && strings.ContainsRune(v, filepath.Separator) {
 				if v, err = c.Abs(v); err != nil {
 					return t, err

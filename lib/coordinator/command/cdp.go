@@ -46,7 +46,7 @@ func checkCDP(c *cli.Context, ch choice) error {
 
 // ofPages are the settings of a session that change what its pages are or reach.
 var ofPages = []string{"allow-origins", "block-origins", "block-private", "device", "user-agent", "geolocation",
-	"timezone", "locale", "header", "offline", "grant"}
+	"timezone", "locale", "header", "offline", "grant", "init-script"}
 
 // endpoint is that of --cdp.
 func endpoint(c *cli.Context) (source.Endpoint, error) {
