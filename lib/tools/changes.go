@@ -151,8 +151,8 @@ func (r *reply) changes(ctx context.Context, p page) (d delta, err error) {
 	if len(first) < len(lines) {
 		what = fmt.Sprintf("%d of %d lines of %s", len(first), len(lines), what)
 	}
-	d.text = fmt.Sprintf("%s\n# these are %s: browser_snapshot shows the whole page (%d characters), "+
-		"with a target a part of it; browser_find looks for a text", strings.Join(first, "\n"), what, len(text))
+	d.text = fmt.Sprintf("%s\n# %s: browser_snapshot shows the whole page (%d characters), with a target a part; "+
+		"browser_find looks for a text", strings.Join(first, "\n"), what, len(text))
 	return d, nil
 }
 
