@@ -55,6 +55,13 @@ func checkAlone(t *testing.T, w *World, site, dir string) {
 		}
 	}
 	w.Run("bmcp", "call", "--raw", "hover", "h1").Exits(t, 0, "")
+	for _, form := range []string{"", "--snapshot "} { // as of a single call
+		r := w.Run("sh", "-c", "bmcp call "+form+`execute_bulk commands='[{"tool":"browser_navigate","args":{"url":"`+site+
+			`/b"},"return_result":true}]'`)
+		if r.Code != 0 || !strings.Contains(r.Out, "Page /b") || strings.Contains(r.Out, "- heading") != (form != "") {
+			t.Errorf("%sin bulk: exit %d: %s%s", form, r.Code, r.Out, r.Err)
+		}
+	}
 	for _, words := range []string{"--raw --save x", "--raw --output json", "--raw --max-inline 1k",
 		"--raw --snapshot", "--raw --json", "--save=", "-f title"} {
 		w.Run("sh", "-c", "bmcp call snapshot "+words).Exits(t, 64, "hint")

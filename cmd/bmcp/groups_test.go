@@ -211,9 +211,9 @@ func TestBuiltinGroups(t *testing.T) {
 		}
 		for call, want := range map[[2]string]string{
 			{"browser_route_list", `{}`}: "", {"browser_route", `{"pattern":1.5,"x":2}`}: `no argument \"x\"`,
-			{"browser_session_stats", `{}`}: "sessions",
+			{"browser_session_stats", `{}`}:                                           "sessions",
 			{"browser_execute_bulk", `{"commands":[{"tool":"browser_cookie_list"}]}`}: `"success":true`,
-			{"browser_route_lists", `{}`}: "Unknown tool"} {
+			{"browser_route_lists", `{}`}:                                             "Unknown tool"} {
 			if r := few.Tool(call[0], call[1]); !strings.Contains(r.Line, want) || want == "" && r.Tool(a.t).IsError {
 				a.t.Errorf("%s, which is not listed: %s", call[0], r.Line)
 			}

@@ -147,6 +147,9 @@ func (b *bulkRun) do(ctx context.Context, command bulkCommand) (json.RawMessage,
 	}
 	params := jsonrpc.Set(nil, "arguments", orEmpty(command.Args))
 	params = jsonrpc.Set(params, "name", jsonrpc.Quote(command.Tool))
+	if f, ok := results.FormOf(b.req.m.Params); ok && r.Child.Builtin { // the reader is that of the whole call
+		params = results.Form{Command: f.Command, Snapshot: f.Snapshot}.AddTo(params)
+	}
 	if err := b.checkBrowser(r, params); err != nil {
 		return nil, err
 	}
