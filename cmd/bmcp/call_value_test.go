@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	. "btools/lib/cmdtest"
@@ -54,6 +55,13 @@ func checkAlone(t *testing.T, w *World, site, dir string) {
 			t.Errorf("%v: exit %d, a file: %v\n%s", call, r.Code, err == nil, r.Err)
 		}
 	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Run("bmcp", "call", "--save", fifo, "evaluate", "1").Exits(t, 75, "nobody reads "+fifo)
+	w.Run("sh", "-c", "cat "+fifo+" & sleep 0.1; exec bmcp call --save "+fifo+` evaluate '"x".repeat(1e5)'`).
+		Exits(t, 0, "")
 	w.Run("bmcp", "call", "--raw", "hover", "h1").Exits(t, 0, "")
 	for _, form := range []string{"", "--snapshot "} { // as of a single call
 		r := w.Run("sh", "-c", "bmcp call "+form+`execute_bulk commands='[{"tool":"browser_navigate","args":{"url":"`+site+

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"btools/lib/blobs"
@@ -192,7 +195,7 @@ func saveAlone(c *cli.Context, tool, path string, all []data) error {
 		}
 		abs, err := c.Abs(to)
 		if err == nil {
-			err = os.WriteFile(abs, d.bytes, 0o666)
+			err = writeFile(cmp.Or(c.Caller, context.Background()), abs, d.bytes)
 		}
 		if err == nil {
 			_, err = fmt.Fprintln(text(c), to)
@@ -202,6 +205,20 @@ func saveAlone(c *cli.Context, tool, path string, all []data) error {
 		}
 	}
 	return nil
+}
+
+// writeFile writes data to a file. It does not wait for a reader of a FIFO.
+func writeFile(ctx context.Context, path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o666)
+	if errors.Is(err, syscall.ENXIO) {
+		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("nobody reads %s", path), Hint: "start its reader first"}
+	}
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { f.SetWriteDeadline(time.Unix(1, 0)) })() // of a reader that does not read
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
 }
 
 // printAlone prints the data of a result and nothing else. A text gets a newline on a terminal, and
