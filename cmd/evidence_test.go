@@ -112,8 +112,8 @@ func shop(t *testing.T) string {
 	})
 }
 
-// wantsEvidence asserts what is in a directory of evidence, with logins or not.
-func wantsEvidence(t *testing.T, dir, site string, logins bool) {
+// wantsEvidence asserts what is in a directory of evidence, with these of its values.
+func wantsEvidence(t *testing.T, dir, site string, values ...string) {
 	t.Helper()
 	read := func(name string) string {
 		b, err := os.ReadFile(dir + "/" + name)
@@ -146,9 +146,9 @@ func wantsEvidence(t *testing.T, dir, site string, logins bool) {
 	if !has[site+"/api500it is brokentrue"] || len(a.Log.Pages) != 1 || a.Log.Pages[0].Title != "Shop: cart/1" {
 		t.Errorf("the archive has %v and the pages %v", has, a.Log.Pages)
 	}
-	for _, secret := range []string{"CookieValue1", "TokenValue1"} {
-		if strings.Contains(read("requests.har"), secret) != logins {
-			t.Errorf("that the archive has %s is not %v", secret, logins)
+	for _, value := range []string{"CookieValue1", "TokenValue1", "{{TOKEN}}"} {
+		if strings.Contains(read("requests.har"), value) != slices.Contains(values, value) {
+			t.Errorf("that the archive has %s is wrong", value)
 		}
 	}
 	console := read("console.txt")
@@ -221,7 +221,7 @@ func TestEvidence(t *testing.T) {
 			if !strings.Contains(d.said.String(), "evidence is in "+w.Dir+"/out/e\n") {
 				t.Errorf("it says %s", d.said)
 			}
-			wantsEvidence(t, w.Dir+"/out/e/"+x.dir, site, false)
+			wantsEvidence(t, w.Dir+"/out/e/"+x.dir, site)
 			run().end(0)
 			if files, _ := filepath.Glob(w.Dir + "/out/e/*"); len(files) != 1 {
 				t.Errorf("after a command that has not failed: %v", files)
@@ -229,10 +229,14 @@ func TestEvidence(t *testing.T) {
 			if program != "blaunch" {
 				return
 			}
-			d = run("--evidence-always", "--evidence-logins")
+			file := w.Dir + "/s.env"
+			cmdtest.WriteFile(t, file, "# origins: *\nTOKEN=TokenValue1\n")
+			w.Run("blaunch", "--evidence", w.Dir, "--secrets", file, "--", "true").Exits(t, 78, "chmod 600 "+file)
+			os.Chmod(file, 0o600)
+			d = run("--evidence-always", "--evidence-logins", "--secrets", file)
 			d.open(site, "Shop: cart/1")
 			d.end(0)
-			wantsEvidence(t, w.Dir+"/out/e/"+x.dir+"-2", site, true)
+			wantsEvidence(t, w.Dir+"/out/e/"+x.dir+"-2", site, "CookieValue1", "{{TOKEN}}")
 			os.RemoveAll(w.Dir + "/out/e")
 			run().end(0)
 			if _, err := os.Stat(w.Dir + "/out/e"); err == nil {

@@ -83,6 +83,9 @@ func (s *Server) instructions() string {
 	case kind == source.ByChild:
 		text = fmt.Sprintf(leftInstructions, s.Source.Type(), child.InstallBrowser(s.Source.Type()))
 	}
+	if s.Secrets != nil {
+		text += " For secrets of the user, type their names: " + s.Secrets.String() + "."
+	}
 	if names, why := s.catalog.Missing(); len(names) > 0 {
 		text += " The tools of " + strings.Join(names, ", ") + " are missing: " + why + "."
 	}

@@ -36,6 +36,8 @@ type Request struct {
 	Name string `json:"name"` // of that directory; with a number if there is one already
 	// Logins are in the archive: cookies, headers that authorize, and passwords.
 	Logins bool `json:"logins,omitempty"`
+	// Secrets is a file of values that are not in the recording; "": there is none.
+	Secrets string `json:"secrets,omitempty"`
 }
 
 // Answer is a line that a recorder prints: once it records, and at its end.
@@ -63,7 +65,9 @@ type Evidence struct {
 	Dir    string
 	Always bool // it is kept, whether or not the command fails
 	Logins bool // they are in it
-	Log    *slog.Logger
+	// Secrets is a file of values that are not in it; "": there is none.
+	Secrets string
+	Log     *slog.Logger
 
 	mu         sync.Mutex
 	over       bool
@@ -138,7 +142,7 @@ func (e *Evidence) Add(ctx context.Context, name string, i record.Instance) erro
 	}
 	defer e.busy.Done()
 	r, err := start(ctx, Request{URL: i.WSURL, Dir: e.Dir, Name: cmp.Or(Slug(name), "command"),
-		Logins: e.Logins})
+		Logins: e.Logins, Secrets: e.Secrets})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {

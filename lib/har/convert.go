@@ -51,6 +51,8 @@ type Options struct {
 	Page string
 	// Logins are in it: cookies, headers that authorize, and passwords.
 	Logins bool
+	// Mask replaces what is not to be in it; nil: nothing is.
+	Mask func(json.RawMessage) json.RawMessage
 }
 
 // Convert writes the archive of some traces, each request once. It writes nothing if it returns ErrNoNetwork or a
@@ -84,6 +86,7 @@ func Convert(traces []Trace, o Options, out io.Writer) (Summary, error) {
 		}
 	}
 	c := newConverter(out, only, o.Logins)
+	c.mask = o.Mask
 	c.sum.Damaged = all.damaged
 	c.raw(`{"log":{"version":"` + Version + `","creator":`)
 	c.value(o.By)
@@ -148,6 +151,7 @@ type converter struct {
 	out    *bufio.Writer
 	only   map[string]bool // the IDs of the pages whose requests are written; nil: all
 	logins bool            // are written
+	mask   func(json.RawMessage) json.RawMessage
 	err    error
 	sum    Summary
 
@@ -225,7 +229,11 @@ func (c *converter) value(v any) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if c.err = e.Encode(v); c.err == nil {
-		_, c.err = c.out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+		raw := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+		if c.mask != nil {
+			raw = c.mask(raw)
+		}
+		_, c.err = c.out.Write(raw)
 	}
 }
 

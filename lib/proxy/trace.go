@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/record"
+	"btools/lib/secrets"
 	"btools/lib/settings"
 	"btools/lib/virtual/sessions"
 	"btools/lib/websocket"
@@ -137,8 +138,9 @@ func (t *Trace) Close() error {
 
 // Traces are the traces of sessions. They count their connections together.
 type Traces struct {
-	Dir string // of sessions without a file of their own; "": they have no trace
-	Log *slog.Logger
+	Dir     string // of sessions without a file of their own; "": they have no trace
+	Secrets *secrets.Set
+	Log     *slog.Logger
 
 	last atomic.Int64
 }
@@ -161,7 +163,7 @@ func (t *Traces) Open(session string, s settings.Settings) (sessions.Trace, erro
 		t.Log.Warn(fmt.Sprintf("the session %s has no trace: %v", session, err))
 		return nil, nil
 	}
-	return &Trace{Out: f, Log: t.Log.With("session", session), session: session, last: &t.last}, nil
+	return &Trace{Out: t.Secrets.JSONWriter(f), Log: t.Log.With("session", session), session: session, last: &t.last}, nil
 }
 
 // openTrace opens a file that a trace is appended to: not a pipe, which could

@@ -145,6 +145,14 @@ func (s *Set) longest(first byte, text string) (end int, of *pattern) {
 	return end, of
 }
 
+// Masked is Mask for bytes.
+func (s *Set) Masked(text []byte) []byte {
+	if s == nil {
+		return text
+	}
+	return []byte(s.Mask(string(text)))
+}
+
 // MaskJSON returns JSON with the texts and numbers in it as Mask has them.
 func (s *Set) MaskJSON(raw json.RawMessage) json.RawMessage {
 	if s == nil {
@@ -428,6 +436,27 @@ func entity(text string, f func(rune, int)) {
 type writer struct {
 	io.Writer
 	*Set
+}
+
+// jsonWriter is a writer of JSON without secrets.
+type jsonWriter struct {
+	io.WriteCloser
+	*Set
+}
+
+// JSONWriter returns a writer of JSON as MaskJSON has it: w itself if there are no secrets. A write has whole lines.
+func (s *Set) JSONWriter(w io.WriteCloser) io.WriteCloser {
+	if s == nil {
+		return w
+	}
+	return jsonWriter{w, s}
+}
+
+func (w jsonWriter) Write(b []byte) (int, error) {
+	if n, err := w.WriteCloser.Write(w.MaskJSON(b)); err != nil {
+		return min(n, len(b)), err
+	}
+	return len(b), nil
 }
 
 // Writer returns a writer of texts as Mask has them. A write has whole lines.

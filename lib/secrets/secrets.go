@@ -193,11 +193,18 @@ func (s *Set) Names(text string) (names []string, err error) {
 	return names, err
 }
 
-func (s *Set) unknown(name string) error {
-	var known []string
+func (s *Set) names() (all []string) {
 	for _, x := range s.all {
-		known = append(known, x.name)
+		all = append(all, x.name)
 	}
+	return all
+}
+
+// String returns the names as they are typed: {{A}}, {{B}}.
+func (s *Set) String() string { return "{{" + strings.Join(s.names(), "}}, {{") + "}}" }
+
+func (s *Set) unknown(name string) error {
+	known := s.names()
 	near := ""
 	if n := spell.Nearest(name, known); n != "" {
 		near = ": did you mean {{" + n + "}}?"

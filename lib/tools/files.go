@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,7 +70,7 @@ func (r *reply) savePrivate(ctx context.Context, name string, data []byte) (path
 
 // write writes a file without secrets.
 func (r *reply) write(path string, mode fs.FileMode, data []byte) error {
-	return r.saveAs(path, mode, strings.NewReader(r.server.Secrets.Mask(string(data))),
+	return r.saveAs(path, mode, bytes.NewReader(r.server.Secrets.Masked(data)),
 		func(file string) error { return os.Rename(file, path) })
 }
 

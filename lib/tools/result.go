@@ -94,7 +94,7 @@ func (r *reply) image(data []byte, mime string) {
 // keeps it.
 func (r *reply) data(data []byte, mime, url string) {
 	r.images = append(r.images, mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: url, MIMEType: mime,
-		Blob: base64.StdEncoding.EncodeToString([]byte(r.server.Secrets.Mask(string(data))))}))
+		Blob: base64.StdEncoding.EncodeToString(r.server.Secrets.Masked(data))}))
 }
 
 // reach connects to the browser.

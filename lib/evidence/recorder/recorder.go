@@ -22,6 +22,7 @@ import (
 	"btools/lib/har"
 	"btools/lib/jsonrpc"
 	"btools/lib/proxy"
+	"btools/lib/secrets"
 )
 
 // Names of the files of a recording, besides those of its pages.
@@ -38,6 +39,7 @@ const FPS = 5
 // Recorder records what happens until it is ended.
 type Recorder struct {
 	dir, url string
+	hidden   *secrets.Set // values that are in no file
 	conn     *cdp.Conn
 	trace    *proxy.Trace
 	console  *os.File
@@ -64,9 +66,9 @@ type page struct {
 }
 
 // Start begins a recording of the browser, or session, at a WebSocket in a directory of
-// its own, which exists.
-func Start(ctx context.Context, url, dir string) (*Recorder, error) {
-	r := &Recorder{dir: dir, url: url, film: ".html", pages: map[string]*page{}, sessions: map[string]string{},
+// its own, which exists. It has none of the values that are hidden.
+func Start(ctx context.Context, url, dir string, hidden *secrets.Set) (*Recorder, error) {
+	r := &Recorder{dir: dir, url: url, hidden: hidden, film: ".html", pages: map[string]*page{}, sessions: map[string]string{},
 		bodies: map[string]bool{}}
 	if cast.HasFFmpeg() {
 		r.film = ".webm"
@@ -78,7 +80,7 @@ func Start(ctx context.Context, url, dir string) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.trace = &proxy.Trace{Out: out, Log: slog.New(slog.NewTextHandler(notes{r}, nil))}
+	r.trace = &proxy.Trace{Out: hidden.JSONWriter(out), Log: slog.New(slog.NewTextHandler(notes{r}, nil))}
 	write := r.trace.Connection("/devtools/browser")
 	r.stopped, r.stop = context.WithCancel(context.Background())
 	r.conn, err = cdp.DialTraced(ctx, url, r.event, func(sent bool, message []byte, size int64) {
@@ -144,7 +146,7 @@ func (n notes) Write(b []byte) (int, error) {
 func (r *Recorder) miss(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.missing = append(r.missing, fmt.Sprintf(format, args...))
+	r.missing = append(r.missing, r.hidden.Mask(fmt.Sprintf(format, args...)))
 }
 
 // event handles an event of the browser.
@@ -224,7 +226,7 @@ func (r *Recorder) changedLocked(p *page, info json.RawMessage) {
 	if url == "" || url == "about:blank" || url == ":" {
 		return
 	}
-	p.url, p.title = url, jsonrpc.GetString(info, "title")
+	p.url, p.title = r.hidden.Mask(url), r.hidden.Mask(jsonrpc.GetString(info, "title"))
 	r.numberLocked(p)
 }
 

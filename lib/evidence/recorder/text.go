@@ -21,7 +21,7 @@ func (r *Recorder) print(at time.Time, p *page, kind, text string) {
 		where = fmt.Sprint("page ", p.number)
 	}
 	time, _ := record.Time{Time: at}.MarshalJSON()
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(r.hidden.Mask(text), "\n"), "\n")
 	for i, l := range lines {
 		lines[i] = terminal.Printable(strings.TrimRight(l, "\r"))
 	}

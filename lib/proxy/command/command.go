@@ -222,11 +222,15 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		return nil, err
 	}
 	if path := c.String("trace"); c.IsSet("trace") && p.Sessions == nil {
+		hidden, err := flags.ReadSecrets(c)
+		if err != nil {
+			return nil, err
+		}
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) // it holds what pages hold
 		if err != nil {
 			return nil, fmt.Errorf("cannot write the trace: %w", err)
 		}
-		p.Trace = &proxy.Trace{Out: f, Log: c.Log}
+		p.Trace = &proxy.Trace{Out: hidden.JSONWriter(f), Log: c.Log}
 	}
 	return p, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/exit"
+	"btools/lib/flags"
 	"btools/lib/har"
 	"btools/lib/spell"
 )
@@ -29,6 +30,10 @@ func HAR(c *cli.Context) error {
 		}
 		open = append(open, f)
 		return nil
+	}
+	hidden, err := flags.ReadSecrets(c)
+	if err != nil {
+		return err
 	}
 	paths, err := tracesOf(c.Args())
 	if err != nil {
@@ -57,7 +62,7 @@ func HAR(c *cli.Context) error {
 		traces = append(traces, har.Trace{ReaderAt: f, Size: info.Size()})
 	}
 	sum, err := har.Convert(traces, har.Options{By: har.Creator{Name: "bproxy", Version: cli.Release()},
-		Page: c.String("page"), Logins: c.Bool("with-logins")}, c.Stdout)
+		Page: c.String("page"), Logins: c.Bool("with-logins"), Mask: hidden.MaskJSON}, c.Stdout)
 	if sum.Damaged > 0 {
 		c.Log.Warn("skipped in the traces, damaged or cut off: " + spell.Count(sum.Damaged, "line"))
 	}

@@ -76,10 +76,14 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			return nil, exit.Errorf(exit.Config, "cannot create the directory of the traces: %v", err)
 		}
 	}
+	hidden, err := flags.ReadSecrets(c)
+	if err != nil {
+		return nil, err
+	}
 	g := &sessions.Registry{
 		Book:     book.Book{Policy: sessions.Policy(s), Log: c.Log, Noun: "session"},
 		Defaults: sessions.Wanted{Settings: s}, Default: s.DefaultSession, Root: s.RootSession,
-		OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Log: c.Log}).Open,
+		OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Secrets: hidden, Log: c.Log}).Open,
 	}
 	if s.State != "" {
 		if g.Defaults.States, err = statecommand.Store(c); err == nil {

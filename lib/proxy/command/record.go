@@ -20,6 +20,7 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/record"
 	runcommand "btools/lib/run/command"
+	"btools/lib/secrets"
 	book "btools/lib/sessions"
 	"btools/lib/sibling"
 )
@@ -38,6 +39,12 @@ func Record(c *cli.Context) error {
 	if err := json.Unmarshal(line, &req); err != nil {
 		return fmt.Errorf("cannot read the request: %w", err)
 	}
+	var hidden *secrets.Set
+	if req.Secrets != "" {
+		if hidden, err = secrets.Read(req.Secrets); err != nil {
+			return err
+		}
+	}
 	out := json.NewEncoder(c.Stdout)
 	path, err := evidence.MakeDir(req.Dir, req.Name)
 	if err != nil {
@@ -45,7 +52,7 @@ func Record(c *cli.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), evidence.StartTimeout,
 		fmt.Errorf("the browser does not answer within %v", evidence.StartTimeout))
-	r, err := recorder.Start(ctx, req.URL, path)
+	r, err := recorder.Start(ctx, req.URL, path, hidden)
 	cancel()
 	if err != nil {
 		os.RemoveAll(path)
