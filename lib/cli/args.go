@@ -105,6 +105,20 @@ func parse(p *Program, args []string) (*arguments, error) {
 	return a, first
 }
 
+// isEmpty reports whether a flag has no value: it is not given, and has none by default or from the environment. The
+// library needs not know it: for each of its flags it looks through all, with regular expressions.
+func (a *arguments) isEmpty(f cli.Flag) bool {
+	switch f := f.(type) {
+	case *cli.StringFlag:
+		return !a.set[f] && f.Value == "" && f.EnvVars == nil
+	case *cli.BoolFlag:
+		return !a.set[f] && !f.Value && f.EnvVars == nil
+	case *cli.StringSliceFlag:
+		return !a.set[f] && f.Value == nil && f.EnvVars == nil
+	}
+	return false
+}
+
 func asksForHelp(word string) bool { return word == "--help" || word == "-h" }
 
 // usage is an error in the arguments.

@@ -320,14 +320,9 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	app := &cli.App{
 		Name: p.Name, HideHelp: true, HideVersion: true, DisableSliceFlagSeparator: true, Writer: env.Stdout,
 		ErrWriter:      messages,
-		Flags:          append(slices.Clone(c.Flags), args.common...),
+		Flags:          slices.DeleteFunc(slices.Concat(c.Flags, args.common), args.isEmpty),
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return args.usage(p, "%v", err) },
 		ExitErrHandler: func(*cli.Context, error) {},
-		// Or it looks for the actions of flags, which none has, by a regular expression for each pair of flags.
-		Before: func(u *cli.Context) error {
-			u.Command.Flags = nil
-			return nil
-		},
 		Action: func(u *cli.Context) error {
 			ctx.Context = u
 			if err := ctx.prepare(); err != nil {
