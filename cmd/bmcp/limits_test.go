@@ -37,6 +37,17 @@ func TestMCPLimits(t *testing.T) {
 		args := slices.Concat([]string{"call", "--session", "s"}, options, []string{"navigate", other})
 		w.Run("bmcp", args...).Exits(t, 1, "--block-private: 127.0.0.1")
 	}
+	m.MustTool("browser_navigate", `{"url":%q}`, allowed+"/a")
+	m.MustTool("browser_evaluate", `{"function":"() => Promise.all(['%s/c', 'https://name.test/d'].map(u => `+
+		`fetch(u, {mode: 'no-cors'}).catch(() => {})))"}`, other)
+	for _, tool := range []string{"browser_network_requests", "browser_console_messages"} {
+		for _, want := range []string{"--allow-origins: no pattern matches " + other,
+			"--allow-origins: no pattern matches name.test:443"} {
+			if got := m.Tool(tool, `{}`).Text(t); !strings.Contains(got, want) {
+				t.Errorf("%s: %s, want %s", tool, got, want)
+			}
+		}
+	}
 	os.WriteFile(w.Dir+"/begun.js", []byte("self.begun = location.pathname"), 0o600)
 	os.WriteFile(w.Dir+"/none.js", []byte("\nreturn ]"), 0o600)
 	call := []string{"call", "--session", "i", "--init-script", w.Dir + "/begun.js"}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"btools/lib/cdp"
+	"btools/lib/jsonrpc"
 )
 
 // Bounds of what is remembered of a tab: what is older is forgotten.
@@ -67,6 +68,11 @@ func (t *Tab) addMessage(e cdp.Event) {
 			return
 		}
 		m = Message{Kind: p.Level, Text: p.Text, URL: p.URL, Line: p.LineNumber}
+		if r := t.traffic.byID[p.NetworkRequestID]; r != nil && r.Failure != "" { // which may name a rule
+			for _, code := range byProxy {
+				m.Text = strings.Replace(m.Text, code, r.Failure, 1)
+			}
+		}
 	}
 	switch m.Kind {
 	case "error", "assert":
@@ -266,10 +272,35 @@ func (t *Tab) addTraffic(from *target, e cdp.Event) {
 		}
 		r.Failure = cmp.Or(r.Failure, p.ErrorText) // the browser's page of the error ends as the request does
 		r.finish(p.Timestamp)
+		if slices.Contains(byProxy, p.ErrorText) {
+			t.b.askWhy(t, r)
+		}
 		if e.Method == "Network.loadingFailed" && r.Type == "document" { // it becomes no document: a download
 			clear(t.starting)
 		}
 	}
+}
+
+// byProxy are Chrome's errors for a request that a proxy has ended, as the limits of a session do.
+var byProxy = []string{"net::ERR_EMPTY_RESPONSE", "net::ERR_TUNNEL_CONNECTION_FAILED"}
+
+// askWhy asks a virtual browser which rule has ended a request; another browser does not know the command.
+func (b *Browser) askWhy(t *Tab, r *Request) {
+	b.conn.Begin("", "Btools.whyFailed", map[string]string{"url": r.URL}, func(raw json.RawMessage, err error) {
+		why := jsonrpc.GetString(raw, "errorText")
+		if err != nil || why == "" {
+			return
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for i := range t.console {
+			if m := &t.console[i]; m.URL == r.URL {
+				m.Text = strings.Replace(m.Text, r.Failure, why, 1)
+			}
+		}
+		r.Failure = why
+		b.changed.Wake()
+	})
 }
 
 type response struct {

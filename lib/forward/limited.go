@@ -147,19 +147,32 @@ func codeOf(err error) string {
 // Chrome's errors: for its address, or for another one to which it has led. It returns "" if
 // the forwarder does not know.
 func (f *Forwarder) WhyFailed(address string, since time.Time) string {
+	if why := f.WhyServerFailed(address, since); why != "" {
+		return why
+	}
 	n := &f.failures
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if u, err := url.Parse(address); err == nil {
-		port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
-		if own, known := n.byServer[net.JoinHostPort(u.Hostname(), port)]; known && !own.at.Before(since) {
-			return own.text
-		}
-	}
 	if n.last.at.Before(since) {
 		return ""
 	}
 	return n.last.text
+}
+
+// WhyServerFailed is WhyFailed for the server of an address alone.
+func (f *Forwarder) WhyServerFailed(address string, since time.Time) string {
+	n := &f.failures
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443"}[u.Scheme])
+	if own, known := n.byServer[net.JoinHostPort(u.Hostname(), port)]; known && !own.at.Before(since) {
+		return own.text
+	}
+	return ""
 }
 
 // Refused returns how many requests the rules forbade, and why the last one was.

@@ -332,7 +332,8 @@ var handlers = map[string]func(*Client, policy.Command, *root){
 	"Target.setAutoAttach":         (*Client).setAutoAttach,
 	"Target.setDiscoverTargets":    (*Client).setDiscoverTargets,
 
-	"Btools.emulate": (*Client).emulate,
+	"Btools.emulate":   (*Client).emulate,
+	"Btools.whyFailed": (*Client).whyFailed,
 
 	"Browser.cancelDownload":          (*Client).cancelDownload,
 	"Browser.close":                   (*Client).closeBrowser,

@@ -18,6 +18,7 @@ import (
 	"btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
 	"btools/lib/sockets"
+	"btools/lib/virtual/policy"
 )
 
 // openProxy starts the forwarder of the session, which ends with it: to its proxy, or
@@ -215,6 +216,19 @@ func (b *Browser) process(ctx context.Context) (int, error) {
 
 // proxyErrors are Chrome's errors for a request that a forwarder has ended.
 var proxyErrors = []string{"net::ERR_EMPTY_RESPONSE", "net::ERR_TUNNEL_CONNECTION_FAILED"}
+
+// whyKnown is for how long the reason for a failed request is told.
+const whyKnown = time.Minute
+
+// whyFailed answers Btools.whyFailed: why the latest request to the server of a URL has failed, in the form of Chrome's
+// errors; "": it is not known.
+func (k *Client) whyFailed(c policy.Command, _ *root) {
+	why := ""
+	if s := k.session; s.isLimited() {
+		why = s.proxy.WhyServerFailed(jsonrpc.GetString(c.Params, "url"), time.Now().Add(-whyKnown))
+	}
+	k.reply(c, jsonrpc.Set(emptyObject, "errorText", quote(why)))
+}
 
 // namesRule returns a function that completes the answer to Page.navigate: an address that
 // a rule forbids fails with the rule, and any other with the reason, not with what Chrome

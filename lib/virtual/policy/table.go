@@ -40,6 +40,7 @@ var table = []tableLine{
 
 	{"Btools.*", Refuse, Refuse, ""},
 	{"Btools.emulate", Answer, Refuse, "what all pages of the session take their device, place and language for"},
+	{"Btools.whyFailed", Answer, Refuse, "by the limits of the session"},
 
 	{"Browser.*", Refuse, Refuse, ""},
 	{"Browser.addMockCamera", Refuse, Refuse, "one list of devices for the process"},
