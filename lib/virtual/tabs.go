@@ -233,7 +233,8 @@ func (s *Session) restored(session string) {
 			if len(s.options.InitScript) == 0 {
 				s.link.Send(own, "Page.disable", nil) // without it the script is gone
 			} else if t.reloader != "" {
-				s.link.Send(own, "Page.removeScriptToEvaluateOnNewDocument", map[string]string{"identifier": t.reloader})
+				s.link.Send(own, "Page.removeScriptToEvaluateOnNewDocument",
+					map[string]string{"identifier": t.reloader})
 			}
 			s.notifyChangeLocked(t)
 		}
