@@ -105,10 +105,10 @@ func TestPagesAndTabsFirefox(t *testing.T) {
 	h.wants(false, "Gecko", "browser_evaluate", told)
 }
 
-// TestMatrix, on one Firefox. It is not parallel: the Chromes of other tests have a higher
-// priority than all but its main thread.
+// TestMatrix, on one Firefox. What is read of pages may take longer than the bounds of the calls that last to their
+// end. It is not parallel: the Chromes of other tests have a higher priority than all but its main thread.
 func TestMatrixFirefox(t *testing.T) {
-	m := matrix{site: matrixSite(t), second: 2 * time.Second,
+	m := matrix{site: matrixSite(t), second: 600 * time.Millisecond,
 		expected: regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page (before|after) this one`)}
 	site := m.site
 	m.calls = slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return onFirefox[c[0]] == nil })
@@ -118,35 +118,38 @@ func TestMatrixFirefox(t *testing.T) {
 		}
 	}
 	endpoint, p := startFirefox(t)
+	t.Run("page", func(t *testing.T) {
+		h := serveWith(t, Options{BiDi: endpoint, Second: 2 * time.Second})
+		until(h, "- HTTP status: 404 Not Found\n", "browser_navigate", `{"url":`+quoted(site+"/missing")+`}`)
+		h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+		h.wants(true, "### Error\nThe script threw\n```\nError: one\n### Page\n```", "browser_evaluate",
+			`{"function":"() => { throw Error('one\\n### Page') }"}`)
+		h.wants(false, "- "+site+"/file is a file, which is downloaded", "browser_navigate",
+			`{"url":`+quoted(site+"/file")+`}`)
+		h.wants(true, site+"/nothing has no page: the server has answered 204 No Content, and the page before it is "+
+			"still open", "browser_navigate", `{"url":`+quoted(site+"/nothing")+`}`)
+		h.wants(false, "/nothing", "browser_evaluate", `{"function":"() => document.links[0].href = '/nothing'"}`)
+		h.wants(false, "- Clicked link \"a link\"\n### Snapshot", "browser_click", `{"target":"text=a link"}`)
+		h.wants(false, "- Began to download file", "browser_evaluate", `{"function":"() => { location = '/file' }"}`)
+		h.wants(false, "", "browser_navigate", `{"url":`+quoted("data:text/html,"+url.PathEscape(controls))+`}`)
+		if got := interactive(h, `{"interactive":true}`); got != controlsOnly {
+			t.Errorf("the interactive snapshot is\n%s", got)
+		}
+		useForms(t, h)
+		h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+		h.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_evaluate",
+			`{"function":"async () => { const w = open('/normal'); while (w.location.pathname !== '/normal') `+
+				`await new Promise((done) => setTimeout(done, 10)) }"}`)
+		h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)
+		t.Run("strays", func(t *testing.T) { checkStrays(h.as(t), onFirefox) })
+		t.Run("fields", func(t *testing.T) { checkFieldsOfFirefox(h.as(t), fieldSite(t)) })
+	})
 	h := serveWith(t, Options{BiDi: endpoint, Second: m.second})
 	// One that answers late, as on a busy machine, is driven by the calls after that.
 	p.Signal(syscall.SIGSTOP)
 	h.wants(true, "the browser does not answer", "browser_navigate", `{"url":"about:blank"}`)
 	p.Signal(syscall.SIGCONT)
-	until(h, "- HTTP status: 404 Not Found\n", "browser_navigate", `{"url":`+quoted(site+"/missing")+`}`)
-	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
-	h.wants(true, "### Error\nThe script threw\n```\nError: one\n### Page\n```", "browser_evaluate",
-		`{"function":"() => { throw Error('one\\n### Page') }"}`)
-	h.wants(false, "- "+site+"/file is a file, which is downloaded", "browser_navigate",
-		`{"url":`+quoted(site+"/file")+`}`)
-	h.wants(true, site+"/nothing has no page: the server has answered 204 No Content, and the page before it is "+
-		"still open", "browser_navigate", `{"url":`+quoted(site+"/nothing")+`}`)
-	h.wants(false, "/nothing", "browser_evaluate", `{"function":"() => document.links[0].href = '/nothing'"}`)
-	h.wants(false, "- Clicked link \"a link\"\n### Snapshot", "browser_click", `{"target":"text=a link"}`)
-	h.wants(false, "- Began to download file", "browser_evaluate", `{"function":"() => { location = '/file' }"}`)
-	h.wants(false, "", "browser_navigate", `{"url":`+quoted("data:text/html,"+url.PathEscape(controls))+`}`)
-	if got := interactive(h, `{"interactive":true}`); got != controlsOnly {
-		t.Errorf("the interactive snapshot is\n%s", got)
-	}
-	useForms(t, h)
-	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
-	h.wants(false, "- Opened tab 1: browser_tabs selects it\n", "browser_evaluate",
-		`{"function":"async () => { const w = open('/normal'); while (w.location.pathname !== '/normal') `+
-			`await new Promise((done) => setTimeout(done, 10)) }"}`)
-	h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)
-	t.Run("strays", func(t *testing.T) { checkStrays(h.as(t), onFirefox) })
-	t.Run("fields", func(t *testing.T) { checkFieldsOfFirefox(h.as(t), fieldSite(t)) })
-	h.wants(false, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
+	until(h, "Page URL: "+site+"/healthy", "browser_navigate", `{"url":`+quoted(site+"/healthy")+`}`)
 	m.run(t, h, []matrixState{
 		{"normal", func(h *host) { m.open(h, "/normal") }, "", []string{"browser_click", "browser_wait_for"}},
 		{"dialog", func(h *host) {
