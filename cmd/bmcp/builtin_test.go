@@ -64,7 +64,7 @@ func TestBuiltinAlone(t *testing.T) {
 		{"browser_navigate", fmt.Sprintf(`{"url":%q}`, site+"/a"), `- button "Go" [ref=`},
 		{"browser_evaluate", `{"function":"document.querySelector('output').innerHTML = '<input type=file>'"}`, ""},
 		{"browser_click", `{"target":"input"}`, "[File chooser]"},
-		{"browser_file_upload", `{"paths":["/etc/hostname"]}`, "Gave the file chooser 1 files"},
+		{"browser_file_upload", `{"paths":["/etc/hostname"]}`, "Gave the file chooser 1 file"},
 		{"browser_evaluate", `{"function":"() => document.querySelector('input').files[0].name"}`, `"hostname"`},
 	} {
 		if got := m.Tool(step.tool, step.args).Text(t); !strings.Contains(got, step.want) {

@@ -1,7 +1,6 @@
 package browse
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -338,9 +337,16 @@ func (t *Tab) Upload(ctx context.Context, files []string) error {
 	if c == nil {
 		return errors.New("no file chooser is open: click the button that opens one first")
 	}
-	if dir := slices.IndexFunc(files, isDir); dir >= 0 {
-		if takes, err := t.takesDirs(ctx, c); err != nil || !takes {
-			return cmp.Or(err, fmt.Errorf("%s is a directory, and the input takes files", files[dir]))
+	if len(files) > 0 {
+		takes, err := t.takesDirs(ctx, c)
+		wrong := slices.IndexFunc(files, func(path string) bool { return isDir(path) != takes })
+		switch {
+		case err != nil:
+			return err
+		case wrong >= 0 && takes:
+			return fmt.Errorf("%s is a file, and the input takes a directory", files[wrong])
+		case wrong >= 0:
+			return fmt.Errorf("%s is a directory, and the input takes files", files[wrong])
 		}
 	}
 	t.b.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"btools/lib/browse"
+	"btools/lib/spell"
 )
 
 func click(ctx context.Context, r *reply, a struct {
@@ -221,7 +222,7 @@ func upload(ctx context.Context, r *reply, a struct{ Paths []string }) error {
 	}
 	r.page, r.acts = pageChanges, true
 	if err = t.Upload(ctx, paths); err == nil {
-		r.did("Gave the file chooser %d files", len(paths))
+		r.did("Gave the file chooser %s", spell.Count(len(paths), "file"))
 	}
 	return err
 }

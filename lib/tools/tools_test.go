@@ -280,7 +280,8 @@ func TestTools(t *testing.T) {
 		h.refuses(t, "browser_file_upload", `{"paths":["a","b"]}`, "the file chooser takes one file, not 2")
 		h.does(t, "browser_evaluate", `{"target":"#file","function":"(e) => { e.webkitdirectory = true }"}`)
 		h.does(t, "browser_click", `{"target":"#file"}`, "[File chooser]: can be handled by browser_file_upload")
-		h.does(t, "browser_file_upload", `{"paths":["."]}`, "Gave the file chooser 1 file")
+		h.refuses(t, "browser_file_upload", `{"paths":["a"]}`, "is a file, and the input takes a directory")
+		h.does(t, "browser_file_upload", `{"paths":["."]}`, "Gave the file chooser 1 file\n")
 		h.closeAll(t)
 	})
 
