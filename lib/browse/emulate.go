@@ -39,25 +39,40 @@ func (b *Browser) Emulate(ctx context.Context, change json.RawMessage) (now emul
 	return now, nil
 }
 
-// emulate has all tabs emulate something.
+// emulate has all tabs emulate something. One that runs a script does it afterwards.
 func (b *Browser) emulate(ctx context.Context, now, was emulate.Emulation) (err error) {
 	b.mu.Lock()
 	b.emulates = now
 	b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, b.of(leavePatience)) // a tab that runs a script does it afterwards
-	defer cancel()
-	for _, session := range b.sessions() {
-		for _, c := range now.Commands(b.agent, was) {
-			err = errors.Join(err, c.Fault(b.conn.Call(ctx, session, c.Method, c.Params, nil)))
+	sessions, commands := b.sessions(), now.Commands(b.agent, was)
+	permissions := slices.Concat(was.Permissions(), now.Permissions())
+	sent := len(sessions)*len(commands) + len(permissions)
+	faults := make(chan error, sent)
+	begin := func(session string, c emulate.Command) {
+		b.conn.Begin(session, c.Method, c.Params, func(_ json.RawMessage, err error) { faults <- c.Fault(err) })
+	}
+	for _, session := range sessions {
+		for _, c := range commands {
+			begin(session, c)
 		}
 	}
-	for _, name := range slices.Concat(was.Permissions(), now.Permissions()) {
+	for _, name := range permissions {
 		setting := "granted"
 		if !slices.Contains(now.Permissions(), name) {
 			setting = "prompt"
 		}
-		err = errors.Join(err, b.Call(ctx, "Browser.setPermission", map[string]any{"setting": setting,
-			"permission": map[string]string{"name": name}}, nil))
+		begin("", emulate.Command{Method: "Browser.setPermission", Params: map[string]any{"setting": setting,
+			"permission": map[string]string{"name": name}}})
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.of(leavePatience))
+	defer cancel()
+	for range sent {
+		select {
+		case fault := <-faults:
+			err = errors.Join(err, fault)
+		case <-ctx.Done():
+			return err
+		}
 	}
 	return err
 }

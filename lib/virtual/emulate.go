@@ -216,6 +216,9 @@ func (s *Session) claimLocked(own string, left int) {
 
 // claimAllLocked lets all other targets claim what a target had that has left its process.
 func (s *Session) claimAllLocked(left *target) {
+	if !slices.ContainsFunc(s.emulates.commands, emulate.Command.IsOfProcess) {
+		return
+	}
 	for own, typ := range s.emulatingLocked() {
 		if typ == "page" && own != s.ownSessions[left.id] {
 			s.claimLocked(own, claims)
