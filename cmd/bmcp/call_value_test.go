@@ -64,8 +64,8 @@ func checkAlone(t *testing.T, w *World, site, dir string) {
 		Exits(t, 0, "")
 	w.Run("bmcp", "call", "--raw", "hover", "h1").Exits(t, 0, "")
 	for _, form := range []string{"", "--snapshot "} { // as of a single call
-		r := w.Run("sh", "-c", "bmcp call "+form+`execute_bulk commands='[{"tool":"browser_navigate","args":{"url":"`+site+
-			`/b"},"return_result":true}]'`)
+		r := w.Run("sh", "-c", "bmcp call "+form+`execute_bulk commands='[{"tool":"browser_navigate","args":{"url":"`+
+			site+`/b"},"return_result":true}]'`)
 		if r.Code != 0 || !strings.Contains(r.Out, "Page /b") || strings.Contains(r.Out, "- heading") != (form != "") {
 			t.Errorf("%sin bulk: exit %d: %s%s", form, r.Code, r.Out, r.Err)
 		}

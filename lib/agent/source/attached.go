@@ -110,7 +110,8 @@ func (s *attached) Guest() func(tab string, open bool) {
 			s.store.UpdateWithin(askBound, func(f *state.File) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				f.SetOpened(state.Opened{Process: proc.Self(), Browser: s.id, Tabs: slices.Collect(maps.Keys(s.opened))})
+				tabs := slices.Collect(maps.Keys(s.opened))
+				f.SetOpened(state.Opened{Process: proc.Self(), Browser: s.id, Tabs: tabs})
 				return nil
 			})
 		})

@@ -211,7 +211,8 @@ func saveAlone(c *cli.Context, tool, path string, all []data) error {
 func writeFile(ctx context.Context, path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o666)
 	if errors.Is(err, syscall.ENXIO) {
-		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("nobody reads %s", path), Hint: "start its reader first"}
+		return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("nobody reads %s", path),
+			Hint: "start its reader first"}
 	}
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ type Tools struct {
 	Notes  []string // on tools that are renamed or left out
 	routes map[string]Route
 	old    map[string]string
-	more   func(name string) (Route, bool) // is asked for tools that are not listed; nil: all children are not known yet
+	more   func(name string) (Route, bool) // finds tools that are not listed; nil: not all children are known yet
 }
 
 // Route is where a tool of a child is found.
