@@ -96,6 +96,7 @@ func TestMCPSecrets(t *testing.T) {
 	w.Run("bmcp", "--secrets", path).Exits(t, 78, "chmod 600 "+path)
 	w.Run("bmcp", "call", "--secrets", path, "snapshot").Exits(t, 78, "chmod 600 "+path)
 	os.Chmod(path, 0o600)
+	w.Run("sh", "-c", "mkfifo -m 600 fifo; bmcp call --secrets fifo snapshot").Exits(t, 78, "give a regular file")
 	said := "" // all that is said, and left in files
 	hear := func(text string) string {
 		said += text + "\n"
@@ -131,11 +132,12 @@ func TestMCPSecrets(t *testing.T) {
 	tool("browser_fill_form", `{"fields":[{"target":"#p","name":"p","type":"textbox","value":"{{PASS}}"},`+
 		`{"target":"#h","name":"h","type":"textbox","value":"{{PASS}}"}]}`)
 	value(fmt.Sprintf("%d,%d", n, n))
-	tool("browser_type", `{"target":"#h","text":"x{{PASS}}","slowly":true,"submit":true}`)
-	value(fmt.Sprintf("%d,%d", n, 2*n+1))
+	fails("a secret is typed as a whole", "browser_type", `{"target":"#h","text":"x{{PASS}}","slowly":true}`)
+	tool("browser_type", `{"target":"#h","text":"x{{PASS}}","submit":true}`)
+	value(fmt.Sprintf("%d,%d", n, n+1))
 	tool("browser_type", `{"target":"#p","text":"{{PASS}} {{ not }} a secret","slowly":false}`)
 	calls := [][2]string{{"browser_snapshot", `{}`}, {"browser_snapshot", `{"filename":"s.yml"}`},
-		{"browser_find", `{"text":"PASS"}`}, {"browser_find", `{"regex":"Zq7.x"}`}, {"browser_get_dom", `{}`},
+		{"browser_find", `{"text":"PASS"}`}, {"browser_click", `{"target":"#a","element":"the {{PASS}} link"}`}, {"browser_find", `{"regex":"Zq7.x"}`}, {"browser_get_dom", `{}`},
 		{"browser_get_markdown", `{}`}, {"browser_console_messages", `{}`},
 		{"browser_console_messages", `{"filename":"c.txt"}`}, {"browser_network_requests", `{}`},
 		{"browser_network_requests", `{"filter":"echo"}`},

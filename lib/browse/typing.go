@@ -2,6 +2,7 @@ package browse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -14,7 +15,7 @@ func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, subm
 	if err != nil {
 		return "", err
 	}
-	at, text, err := Resolved(ctx, Lines(text), func(name string, origin *string) error {
+	at, text, err := Resolved(ctx, Lines(text), slowly, func(name string, origin *string) error {
 		return t.run(ctx, f.frame, name, map[string]any{"target": f.find}, origin)
 	})
 	if err != nil {
@@ -27,13 +28,14 @@ func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, subm
 		}
 	}()
 	if slowly {
-		err = t.typeKeys(ctx, f, text, at)
+		err = t.typeKeys(ctx, f, text)
 	} else {
 		err = t.fill(ctx, f, text, at)
 	}
 	var became string
 	if err == nil {
-		err = t.run(ctx, f.frame, "typed", map[string]any{"value": text, "enter": submit}, &became)
+		err = t.run(ctx, f.frame, "typed", map[string]any{"value": text, "enter": submit,
+			"secret": at != ""}, &became)
 	}
 	if err == nil && submit {
 		enter, _ := press("Enter") // which there is
@@ -55,15 +57,19 @@ func Resolving(ctx context.Context, resolve func(text, origin string) (string, e
 }
 
 // Resolved returns a text as it is to be typed, and the origin of the document that it is for; "": any. Run runs a
-// script in that document.
-func Resolved(ctx context.Context, text string, run func(name string, origin *string) error) (origin, typed string,
-	err error) {
+// script in that document. Slowly is that it would be typed by keys, which go to whatever has the focus: a page could
+// move that to a document of another origin.
+func Resolved(ctx context.Context, text string, slowly bool, run func(name string, origin *string) error) (origin,
+	typed string, err error) {
 	resolve, ok := ctx.Value(resolvingKey{}).(func(text, origin string) (string, error))
 	if !ok || !strings.Contains(text, "{{") {
 		return "", text, nil
 	}
 	if err = run("originOf", &origin); err == nil {
 		typed, err = resolve(text, origin)
+	}
+	if err == nil && slowly && typed != text {
+		err = errors.New("a secret is typed as a whole, and nothing was typed: leave out slowly")
 	}
 	return origin, Lines(typed), err
 }
@@ -85,8 +91,8 @@ func (t *Tab) endTyping(f *frame) {
 }
 
 // typeKeys types a text one key at a time, as long as the field has the focus.
-func (t *Tab) typeKeys(ctx context.Context, f found, text, origin string) error {
-	if err := t.run(ctx, f.frame, "focus", map[string]any{"target": f.find, "origin": origin}, nil); err != nil {
+func (t *Tab) typeKeys(ctx context.Context, f found, text string) error {
+	if err := t.run(ctx, f.frame, "focus", map[string]any{"target": f.find}, nil); err != nil {
 		return err
 	}
 	all := []rune(text)

@@ -20,6 +20,7 @@ type pattern struct {
 	name   string
 	units  []rune // white space is one ' '
 	base64 bool
+	digits bool // pages write it in groups
 	// Of base64: the character before it, and that after it, have bits of the value.
 	before, after bool
 }
@@ -46,7 +47,8 @@ func (s *Set) prepare() {
 		s.patterns = append(s.patterns, p)
 	}
 	for _, x := range s.all {
-		add(pattern{name: x.name, units: []rune(strings.Join(strings.Fields(x.value), " "))})
+		add(pattern{name: x.name, units: []rune(strings.Join(strings.Fields(x.value), " ")),
+			digits: strings.Trim(x.value, "0123456789") == ""})
 		forms := [][]byte{[]byte(x.value)}
 		if latin := latin1(x.value); latin != nil { // as btoa has it
 			forms = append(forms, latin)
@@ -204,7 +206,7 @@ func isBase64(c byte) bool { return isAlphanumeric(c) || strings.IndexByte("+/-_
 
 // match returns how much of a text, from its beginning, is a spelling of the pattern: 0, if none is.
 func (p *pattern) match(text string) int {
-	if len(text) > 1 && len(p.units) > 1 && isPlain(text[0]) && isPlain(text[1]) &&
+	if len(text) > 1 && len(p.units) > 1 && !p.digits && isPlain(text[0]) && isPlain(text[1]) &&
 		text[0] < utf8.RuneSelf && text[1] < utf8.RuneSelf && !p.is(p.units[1], rune(text[1])) {
 		return 0 // as most are
 	}
@@ -225,13 +227,16 @@ func (p *pattern) follow(text string) int {
 				if !p.is(unit, r) {
 					return
 				}
-				if add(at + size); unit == ' ' {
-					spaces(text[at+size:], func(more int) { add(at + size + more) })
+				to := at + size
+				if add(to); unit == ' ' {
+					spaces(text[to:], func(more int) { add(to + more) })
+				} else if p.digits && k < len(p.units)-1 && to < len(text) && (text[to] == ' ' || text[to] == '-') {
+					add(to + 1)
 				}
 			})
 		}
 		if next == nil {
-			if end := slices.Max(ways); k >= minCut && strings.HasPrefix(text[end:], "…") {
+			if end := slices.Max(ways); k >= minCut && strings.HasPrefix(strings.TrimLeft(text[end:], " "), "…") {
 				return end
 			}
 			return 0

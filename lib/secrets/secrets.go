@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"btools/lib/envfile"
@@ -42,13 +43,13 @@ type secret struct {
 }
 
 // header begins a comment on the origins of the secrets after it.
-const header = "origins:"
+const header = "origins"
 
 // Read reads a file of NAME=VALUE that nobody else may read. In a comment "# origins: ORIGIN…" stands where the
 // secrets that follow it may be typed. Errors have exit codes, and no text of the file.
 func Read(path string) (*Set, error) {
 	var why *fs.PathError
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // nobody may ever write into a pipe
 	if errors.As(err, &why) {
 		err = why.Err
 	}
@@ -59,6 +60,9 @@ func Read(path string) (*Set, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, exit.Errorf(exit.Config, "cannot read the secrets in %s: %v", path, err)
+	}
+	if !st.Mode().IsRegular() {
+		return nil, exit.Errorf(exit.Config, "%s is not a file of secrets, but another thing: give a regular file", path)
 	}
 	if mode := st.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, exit.Errorf(exit.Config, "others may read the secrets in %s, whose mode is %04o: chmod 600 %[1]s",
@@ -87,13 +91,19 @@ func parse(path, text string) (*Set, error) {
 	var sections []section
 	var bad error
 	all, err := envfile.Parse(path, text, func(at, comment string) {
-		rest, ok := strings.CutPrefix(strings.TrimLeft(comment, "#; \t"), header)
-		if !ok {
+		if comment == "" {
+			return
+		}
+		word, rest, ok := strings.Cut(strings.ToLower(strings.TrimLeft(comment[1:], " \t")), ":")
+		if ok && word != header && strings.Contains(rest, "://") && spell.Nearest(word, []string{header}) != "" {
+			bad = errors.Join(bad, fmt.Errorf(`%s: write "# %s:" for where the secrets after it may be typed`, at, header))
+		}
+		if !ok || word != header {
 			return
 		}
 		origins := strings.FieldsFunc(rest, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' })
 		if len(origins) == 0 {
-			bad = errors.Join(bad, fmt.Errorf("%s: there is no origin after %q", at, header))
+			bad = errors.Join(bad, fmt.Errorf("%s: there is no origin after %q", at, header+":"))
 		}
 		for _, o := range origins {
 			if err := limits.CheckPattern(o); err != nil {
@@ -118,6 +128,8 @@ func parse(path, text string) (*Set, error) {
 		}
 		n := utf8.RuneCountInString(strings.Join(strings.Fields(v.Value), " "))
 		switch {
+		case n == 0: // what stands for its name may be its value
+			err = fmt.Errorf("%s: a name without a value", v.Source)
 		case n < MinLength:
 			err = fmt.Errorf("%s: %s has fewer than %d characters, which are in too many texts to be replaced there: "+
 				"remove it, as a value so short is not kept from agents", v.Source, v.Name, MinLength)

@@ -42,18 +42,19 @@ func read(t *testing.T, text string) (*Set, error) {
 // A file that cannot be used names the line and the way out, and shows none of its text.
 func TestBadFiles(t *testing.T) {
 	for text, want := range map[string]string{
-		"A=hidden-1\n":                                      "FILE:1: no line before A says where it may be typed: \"#",
-		"# origins: https://a.b\nhidden text\n":             "FILE:2: its text is not NAME=VALUE",
-		"# origins: https://a.b\nA=\"hidden\n":              "FILE:2: the quote before its text is not closed",
-		"# origins: https://a.b\nA='hidden1' hidden2\n":     "FILE:2: its text follows the closing quote",
-		"# origins: https://a.b\nA=\n":                      "FILE:2: A has fewer than 6 characters",
-		"# origins: https://a.b\n\nA=' hid  d '\n":          "FILE:3: A has fewer than 6 characters",
-		"# origins: https://a.b\nA=hidden-1\nA=hidden-22\n": "FILE:3: A stands before, too",
-		"# origins: ftp://a.b\nA=hidden-1":                  "FILE:1: the origin ftp://a.b has the scheme",
-		"# origins: https://a.b/login\nA=hidden-1":          "FILE:1: the origin https://a.b/login has a path",
-		"# origins:\nA=hidden-1":                            `FILE:1: there is no origin after "origins:"`,
-		"# nothing":                                         "FILE: there is no NAME=VALUE",
-		"# origins: a.b\nA=hidden\xff1":                     "FILE:2: A is not UTF-8",
+		"A=hidden-1\n":                                              "FILE:1: no line before A says where it may be typed: \"#",
+		"# origins: https://a.b\nhidden text\n":                     "FILE:2: its text is not NAME=VALUE",
+		"# origins: https://a.b\nA=\"hidden\n":                      "FILE:2: the quote before its text is not closed",
+		"# origins: https://a.b\nA='hidden1' hidden2\n":             "FILE:2: its text follows the closing quote",
+		"# origins: https://a.b\nA=\n":                              "FILE:2: a name without a value",
+		"# origins: https://a.b\n# Origin: https://b.c\nA=hidden-1": `FILE:2: write "# origins:"`,
+		"# origins: https://a.b\n\nA=' hid  d '\n":                  "FILE:3: A has fewer than 6 characters",
+		"# origins: https://a.b\nA=hidden-1\nA=hidden-22\n":         "FILE:3: A stands before, too",
+		"# origins: ftp://a.b\nA=hidden-1":                          "FILE:1: the origin ftp://a.b has the scheme",
+		"# origins: https://a.b/login\nA=hidden-1":                  "FILE:1: the origin https://a.b/login has a path",
+		"# origins:\nA=hidden-1":                                    `FILE:1: there is no origin after "origins:"`,
+		"# nothing":                                                 "FILE: there is no NAME=VALUE",
+		"# origins: a.b\nA=hidden\xff1":                             "FILE:2: A is not UTF-8",
 	} {
 		_, err := read(t, text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hid") {
@@ -175,6 +176,9 @@ func TestMask(t *testing.T) {
 	n, _ := read(t, "# origins: a.b\nPIN=123456\nLINE=\"nothing\n more\"")
 	if got := string(n.MaskJSON([]byte(`{"a":123456,"b":[-1234567,"\nothing more"],"c":"nothing more"}`))); got !=
 		`{"a":"{{PIN}}","b":["-{{PIN}}7","\nothing more"],"c":"{{LINE}}"}` {
+		t.Error(got)
+	}
+	if got := n.Mask("1234 56, 12-34-56 1 23456 12345x"); got != "{{PIN}}, {{PIN}} {{PIN}} 12345x" {
 		t.Error(got)
 	}
 	var none *Set

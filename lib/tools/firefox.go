@@ -43,7 +43,7 @@ var onFirefox = map[string]runner{
 			for _, cut := range browse.Cuts(text) {
 				r.say("%s", cut)
 			}
-			found, n := matches(text, is)
+			found, n := matches(r.server.Secrets.Mask(text), is)
 			r.sayFound(n, a.Text, a.Regex)
 			if n == 0 {
 				return nil

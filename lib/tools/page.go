@@ -193,7 +193,7 @@ func findText(ctx context.Context, r *reply, a struct{ Text, Regex, Filename str
 	if err != nil {
 		return err
 	}
-	found, n := matches(text, is)
+	found, n := matches(r.server.Secrets.Mask(text), is)
 	if n == 0 && a.Text != "" { // it may run over several lines
 		lines, err := t.Holding(ctx, a.Text)
 		if err != nil {

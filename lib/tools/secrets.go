@@ -31,6 +31,11 @@ func (s *Server) checkSecrets(tool string, args json.RawMessage) error {
 		return nil
 	}
 	left, _ := s.Secrets.Names(string(args))
+	described, _ := s.Secrets.Names(jsonrpc.GetString(args, "element")) // as results call it
+	for _, name := range described {
+		i := slices.Index(left, name)
+		left = slices.Delete(left, i, i+1)
+	}
 	for _, text := range typedIn(tool, args) {
 		names, err := s.Secrets.Names(text)
 		if err != nil {

@@ -19,7 +19,7 @@ func (b *Browser) Type(ctx context.Context, target browse.Target, text string, s
 	if err != nil {
 		return "", err
 	}
-	at, text, err := browse.Resolved(ctx, browse.Lines(text), func(name string, origin *string) error {
+	at, text, err := browse.Resolved(ctx, browse.Lines(text), slowly, func(name string, origin *string) error {
 		return b.run(ctx, p.context, name, map[string]any{"target": p.find}, origin)
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func (b *Browser) Type(ctx context.Context, target browse.Target, text string, s
 		}
 	}()
 	args := map[string]any{"target": p.find, "value": text, "insert": true, "enter": submit,
-		"origin": at}
+		"origin": at, "secret": at != ""}
 	done := true
 	if slowly {
 		done, err = b.typeKeys(ctx, tab, p, args, text)

@@ -150,7 +150,7 @@ function focus({ target }) {
 
 // typed returns words for what a field has made of a text, '' if it is the text. It throws a Fault if the text did not
 // go there, or if Enter is to follow and would not.
-async function typed({ value, enter }) {
+async function typed({ value, enter, secret }) {
   const t = typing
   if (!t) return '' // the page has been replaced
   try {
@@ -166,7 +166,7 @@ async function typed({ value, enter }) {
       throw new Fault(`${t.what} has not taken the text`)
     }
     if (enter && !hasKeys()) throw new Fault(lost() + notEntered)
-    return become(t, has, wants)
+    return become(t, has, wants, secret)
   } finally {
     if (!enter) endTyping()
   }
@@ -181,13 +181,13 @@ function isSame(el, has, wants) {
 }
 
 // become returns words for what fields have, if it is not the text.
-function become({ fields: [el, ...others], host }, has, wants) {
+function become({ fields: [el, ...others], host }, has, wants, secret) {
   const on = others.length ? ', and into those after it, as the page moved the focus from one that was full' : ''
   if (has === undefined || isSame(el, has, wants)) return on
   if (!host.isConnected) return ', which the page has removed since'
   const most = el.maxLength > 0 && has.length >= el.maxLength && !on ? `: it takes ${el.maxLength} characters` : ''
   const have = on ? on + ': they have' : ', which has'
-  if (el.type === 'password') return `${have} ${has.length} characters of ${wants.length} now${most}`
+  if (secret || el.type === 'password') return `${have} ${has.length} characters of ${wants.length} now${most}`
   return `${have} ${has ? JSON.stringify(clip(has, 100)) : 'no text'} now${most}`
 }
 
