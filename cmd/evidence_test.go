@@ -105,7 +105,8 @@ func shop(t *testing.T) string {
 			fmt.Fprint(rw, `<!doctype html><title>starts</title><body style="margin: 0; background: red"><script>
 				console.log("hello", 7, {a: 1}, "\x1b[31m");
 				setTimeout(() => { throw new Error("oops") });
-				fetch("/api", {headers: {Authorization: "Basic Token" + "Value1"}}).then(r => r.text()).then(() => requestAnimationFrame(() => {
+				fetch("/api", {headers: {Authorization: "Basic Token" + "Value1"}}).then(r => r.text()).then(() =>
+				requestAnimationFrame(() => {
 					document.body.style.background = "rgb(0, 255, 0)"; document.title = "Shop: cart/1" }));
 				</script>`)
 		}

@@ -334,8 +334,8 @@ func CheckHeader(text string) error {
 		return errors.New("is no header: one is such as X-Test: 1")
 	}
 	name, _, _ := strings.Cut(text, ":")
-	if slices.Contains([]string{"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer",
-		"upgrade"}, strings.ToLower(name)) {
+	if slices.Contains([]string{"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te",
+		"trailer", "upgrade"}, strings.ToLower(name)) {
 		return errors.New("is a header that a connection sets: with another value no page would load")
 	}
 	return nil

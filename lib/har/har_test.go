@@ -380,15 +380,15 @@ func TestWithoutLogins(t *testing.T) {
 	post := func(id, kind, body string) string {
 		text, _ := json.Marshal(body)
 		return "1 - " + event("requestWillBeSent", fmt.Sprintf(`{"requestId":%q,"timestamp":1,"wallTime":1,"request":{`+
-			`"url":"http://x/?a=b&new%%5BPassword%%5D=hid-1&pass=hid-2","method":"POST","hasPostData":true,"postData":%s,`+
-			`"headers":{"Content-Type":%q,"authorization":"Basic hid","COOKIE":"c=hid","Proxy-Authorization":"hid",`+
-			`"Referer":"http://x/?pwd=hid"}},"initiator":{"type":"script","url":"http://x/?pwd=hid"}}`, id, text, kind))
+			`"url":"http://x/?a=b&new%%5BPassword%%5D=hid-1&pass=hid-2","method":"POST","hasPostData":true,`+
+			`"postData":%s,"headers":{"Content-Type":%q,"authorization":"Basic hid","COOKIE":"c=hid",`+
+			`"Proxy-Authorization":"hid","Referer":"http://x/?pwd=hid"}},"initiator":{"type":"script","url":"http://x/?pwd=hid"}}`, id, text, kind))
 	}
 	const parts = "--B\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nanna\r\n--B\r\n" +
 		"Content-Disposition: form-data; name=\"passwd\"\r\n\r\n%s\r\n--B--\r\n"
 	text := traceOf(
-		"1 - "+event("requestWillBeSent", `{"requestId":"P","loaderId":"P","frameId":"F","type":"Document","timestamp":1,`+
-			`"wallTime":1,"request":{"url":"http://x/page?pwd=hid","method":"GET","headers":{}}}`),
+		"1 - "+event("requestWillBeSent", `{"requestId":"P","loaderId":"P","frameId":"F","type":"Document",`+
+			`"timestamp":1,"wallTime":1,"request":{"url":"http://x/page?pwd=hid","method":"GET","headers":{}}}`),
 		"1 - "+finished("P", 2),
 		post("1", "application/x-www-form-urlencoded", "user=anna&user_password=h%69d&x=hi+you"),
 		"1 - "+event("requestWillBeSentExtraInfo", `{"requestId":"1","headers":{"Cookie":"c=hid",`+
@@ -397,7 +397,8 @@ func TestWithoutLogins(t *testing.T) {
 		"1 - "+received("1", 2, `},"hasExtraInfo":true`),
 		"1 - "+event("responseReceivedExtraInfo", `{"requestId":"1","statusCode":302,`+
 			`"headers":{"set-cookie":"c=hid; Path=/","Location":"/?pwd=hid"}}`), "1 - "+finished("1", 3),
-		post("2", "application/json; charset=utf-8", `{"user":"anna","login":[{"pwd":"hid","n":1.50}],"Passphrase":["hid"]}`),
+		post("2", "application/json; charset=utf-8",
+			`{"user":"anna","login":[{"pwd":"hid","n":1.50}],"Passphrase":["hid"]}`),
 		"1 - "+finished("2", 3),
 		post("3", "multipart/form-data; boundary=B", fmt.Sprintf(parts, "hid")), "1 - "+finished("3", 3),
 		post("4", "", "user=anna&pass=hid"), "1 - "+finished("4", 3))
@@ -412,9 +413,11 @@ func TestWithoutLogins(t *testing.T) {
 		t.Errorf("it has what it leaves out: %s", got)
 	}
 	many, _ := json.Marshal(fmt.Sprintf(parts, "***"))
-	for _, want := range []string{`"text":"user=anna&user_password=***&x=hi+you"`, `{"name":"user_password","value":"***"}`,
+	for _, want := range []string{`"text":"user=anna&user_password=***&x=hi+you"`,
+		`{"name":"user_password","value":"***"}`,
 		`{\"user\":\"anna\",\"login\":[{\"pwd\":\"***\",\"n\":1.50}],\"Passphrase\":\"***\"}`, string(many),
-		`"text":"user=anna&pass=***"`, `{"name":"c","value":"***","path":"/","domain":"x"`, `?a=b&new%5BPassword%5D=***&pass=***"`,
+		`"text":"user=anna&pass=***"`, `{"name":"c","value":"***","path":"/","domain":"x"`,
+		`?a=b&new%5BPassword%5D=***&pass=***"`,
 		`{"name":"Location","value":"/?pwd=***"}`, `"title":"http://x/page?pwd=***"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("it has no %s: %s", want, got)

@@ -163,7 +163,8 @@ func (t *Traces) Open(session string, s settings.Settings) (sessions.Trace, erro
 		t.Log.Warn(fmt.Sprintf("the session %s has no trace: %v", session, err))
 		return nil, nil
 	}
-	return &Trace{Out: t.Secrets.JSONWriter(f), Log: t.Log.With("session", session), session: session, last: &t.last}, nil
+	return &Trace{Out: t.Secrets.JSONWriter(f), Log: t.Log.With("session", session), session: session,
+		last: &t.last}, nil
 }
 
 // openTrace opens a file that a trace is appended to: not a pipe, which could

@@ -249,8 +249,8 @@ func (p *pattern) follow(text string) int {
 // isPlain reports whether a byte stands for itself, whatever the spelling.
 func isPlain(c byte) bool { return c != '%' && c != '\\' && c != '&' && c != '+' }
 
-// spaces calls f with how much of a text, from its beginning, is white space in some spelling: some of it, as a + may be
-// white space and may not, and all.
+// spaces calls f with how much of a text, from its beginning, is white space in some spelling: some of it, as a + may
+// be white space and may not, and all.
 func spaces(text string, f func(size int)) {
 	const some = 16
 	for all, n := 0, 0; ; n++ {

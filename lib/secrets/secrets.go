@@ -62,7 +62,7 @@ func Read(path string) (*Set, error) {
 		return nil, exit.Errorf(exit.Config, "cannot read the secrets in %s: %v", path, err)
 	}
 	if !st.Mode().IsRegular() {
-		return nil, exit.Errorf(exit.Config, "%s is not a file of secrets, but another thing: give a regular file", path)
+		return nil, exit.Errorf(exit.Config, "the secrets in %s are in no file: give a regular file", path)
 	}
 	if mode := st.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, exit.Errorf(exit.Config, "others may read the secrets in %s, whose mode is %04o: chmod 600 %[1]s",
@@ -96,7 +96,7 @@ func parse(path, text string) (*Set, error) {
 		}
 		word, rest, ok := strings.Cut(strings.ToLower(strings.TrimLeft(comment[1:], " \t")), ":")
 		if ok && word != header && strings.Contains(rest, "://") && spell.Nearest(word, []string{header}) != "" {
-			bad = errors.Join(bad, fmt.Errorf(`%s: write "# %s:" for where the secrets after it may be typed`, at, header))
+			bad = errors.Join(bad, fmt.Errorf(`%s: write "# %s:" before origins`, at, header))
 		}
 		if !ok || word != header {
 			return

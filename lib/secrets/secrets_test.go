@@ -42,7 +42,7 @@ func read(t *testing.T, text string) (*Set, error) {
 // A file that cannot be used names the line and the way out, and shows none of its text.
 func TestBadFiles(t *testing.T) {
 	for text, want := range map[string]string{
-		"A=hidden-1\n":                                              "FILE:1: no line before A says where it may be typed: \"#",
+		"A=hidden-1\n":                                              "FILE:1: no line before A says where",
 		"# origins: https://a.b\nhidden text\n":                     "FILE:2: its text is not NAME=VALUE",
 		"# origins: https://a.b\nA=\"hidden\n":                      "FILE:2: the quote before its text is not closed",
 		"# origins: https://a.b\nA='hidden1' hidden2\n":             "FILE:2: its text follows the closing quote",

@@ -412,9 +412,9 @@ func (r *reply) sent() string {
 // unchanged is what is said of a snapshot that has nothing new.
 const unchanged = "The snapshot has not changed."
 
-// saySnapshot writes a snapshot, or what is new of it. What is only the new state of elements that were acted on is said
-// with the actions. For a call that asks for it, it is the value, too. IsNew is that something else was said of the
-// page.
+// saySnapshot writes a snapshot, or what is new of it. What is only the new state of elements that were acted on is
+// said with the actions. For a call that asks for it, it is the value, too. IsNew is that something else was said of
+// the page.
 func (r *reply) saySnapshot(section func(string, ...string), d delta, isNew bool) {
 	acted := len(r.actions) > 0
 	isOf := acted && len(d.lines) > 0 && !slices.ContainsFunc(d.lines, func(c change) bool {

@@ -68,8 +68,8 @@ type page struct {
 // Start begins a recording of the browser, or session, at a WebSocket in a directory of
 // its own, which exists. It has none of the values that are hidden.
 func Start(ctx context.Context, url, dir string, hidden *secrets.Set) (*Recorder, error) {
-	r := &Recorder{dir: dir, url: url, hidden: hidden, film: ".html", pages: map[string]*page{}, sessions: map[string]string{},
-		bodies: map[string]bool{}}
+	r := &Recorder{dir: dir, url: url, hidden: hidden, film: ".html", pages: map[string]*page{},
+		sessions: map[string]string{}, bodies: map[string]bool{}}
 	if cast.HasFFmpeg() {
 		r.film = ".webm"
 	}
