@@ -382,7 +382,8 @@ func TestWithoutLogins(t *testing.T) {
 		return "1 - " + event("requestWillBeSent", fmt.Sprintf(`{"requestId":%q,"timestamp":1,"wallTime":1,"request":{`+
 			`"url":"http://x/?a=b&new%%5BPassword%%5D=hid-1&pass=hid-2","method":"POST","hasPostData":true,`+
 			`"postData":%s,"headers":{"Content-Type":%q,"authorization":"Basic hid","COOKIE":"c=hid",`+
-			`"Proxy-Authorization":"hid","Referer":"http://x/?pwd=hid"}},"initiator":{"type":"script","url":"http://x/?pwd=hid"}}`, id, text, kind))
+			`"Proxy-Authorization":"hid","Referer":"http://x/?pwd=hid"}},`+
+			`"initiator":{"type":"script","url":"http://x/?pwd=hid"}}`, id, text, kind))
 	}
 	const parts = "--B\r\nContent-Disposition: form-data; name=\"user\"\r\n\r\nanna\r\n--B\r\n" +
 		"Content-Disposition: form-data; name=\"passwd\"\r\n\r\n%s\r\n--B--\r\n"
