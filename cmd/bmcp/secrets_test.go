@@ -137,7 +137,7 @@ func TestMCPSecrets(t *testing.T) {
 	value(fmt.Sprintf("%d,%d", n, n+1))
 	tool("browser_type", `{"target":"#p","text":"{{PASS}} {{ not }} a secret","slowly":false}`)
 	calls := [][2]string{{"browser_snapshot", `{}`}, {"browser_snapshot", `{"filename":"s.yml"}`},
-		{"browser_find", `{"text":"PASS"}`}, {"browser_click", `{"target":"#a","element":"the {{PASS}} link"}`},
+		{"browser_find", `{"text":"{{PASS}}"}`}, {"browser_click", `{"target":"#a","element":"the {{PASS}} link"}`},
 		{"browser_find", `{"regex":"Zq7.x"}`}, {"browser_get_dom", `{}`},
 		{"browser_get_markdown", `{}`}, {"browser_console_messages", `{}`},
 		{"browser_console_messages", `{"filename":"c.txt"}`}, {"browser_network_requests", `{}`},

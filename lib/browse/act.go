@@ -41,6 +41,7 @@ type found struct {
 
 	moves     bool // and does not stop
 	downloads bool // it is a link to a file
+	canvas    bool // whose picture can be compared
 }
 
 // ready waits until a target meets the conditions.
@@ -58,6 +59,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		What      string
 		Moves     bool
 		Downloads bool
+		Canvas    bool
 		Frame     int // its number in the frame around it; -1: none
 	}
 	left := max(time.Until(end), t.b.of(500*time.Millisecond))
@@ -71,7 +73,8 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 		}
 	}
 	at := point{got.X, got.Y}
-	f := found{place: p, at: at, inFrame: at, what: got.What, moves: got.Moves, downloads: got.Downloads}
+	f := found{place: p, at: at, inFrame: at, what: got.What, moves: got.Moves, downloads: got.Downloads,
+		canvas: got.Canvas}
 	if n.Point && p.frame.parent != nil {
 		x, y, err := p.frame.origin(ctx)
 		if err != nil {
@@ -131,6 +134,10 @@ func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string,
 		}
 		if f.downloads {
 			return f.what, t.settleDownload(ctx, since)
+		}
+		drew := false
+		if f.canvas && t.run(ctx, f.frame, "drew", nil, &drew) == nil && drew {
+			f.what += ", whose picture has changed"
 		}
 		return f.what, nil
 	}

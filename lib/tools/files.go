@@ -35,6 +35,7 @@ func (r *reply) text(ctx context.Context, filename, shown, saved string) error {
 
 // returned is text for what a script has returned, in JSON: alone, a text has no quotes.
 func (r *reply) returned(ctx context.Context, filename, value string) error {
+	value = string(r.server.Secrets.MaskJSON([]byte(value))) // a number becomes a text
 	err := r.text(ctx, filename, value, value)
 	r.returns = value
 	if r.value == nil {

@@ -217,6 +217,7 @@ func TestSeenEffects(t *testing.T) {
 			fmt.Fprintf(w, `<!doctype html><title>Seen</title>
 				<button onclick="fetch('/saves', { method: 'POST' })">Save</button>
 				<button onclick="fetch('/fails')">Fail</button><button>Nothing</button><canvas id=c></canvas>
+				<canvas id=d onclick="getContext('2d').fillRect(0, 0, 9, 9)"></canvas>
 				<label><input type=checkbox> Check</label> <input aria-label=Name> <div id=host></div>
 				<button onclick="this.outerHTML = '<button>Made anew</button>'">Renders</button>
 				<button onclick="this.remove()">Leaves</button><a href=#part>Part</a>
@@ -267,6 +268,7 @@ func TestSeenEffects(t *testing.T) {
 	h.wants(false, "Set checkbox \"Check\" to true, now [checked]\n- Typed into textbox \"Name\", now: other\n",
 		"browser_fill_form", fmt.Sprintf(`{"fields":[{"target":%q,"name":"Check","type":"checkbox","value":"true"},`+
 			`{"target":%q,"name":"Name","type":"textbox","value":"other"}]}`, ref("Check"), ref("Name")))
+	h.wants(false, "Clicked <canvas#d>, whose picture has changed. "+unchanged, "browser_click", `{"target":"#d"}`)
 	h.wants(false, "Clicked <canvas#c>. "+unchanged, "browser_click", `{"target":"#c"}`)
 	h.wants(false, unchanged, "browser_snapshot", `{"since":"last"}`)
 	h.wants(false, "", "browser_evaluate", `{"function":"document.querySelector('p').textContent = 'Other'"}`)

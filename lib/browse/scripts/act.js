@@ -101,8 +101,10 @@ async function ready({ target, needs, ms }) {
       const got = await tryReady(el, needs, tries)
       if (got.point || got.ok) {
         if (got.moves && needs.watch) watchPress(el)
+        canvas = needs.point && el.localName === 'canvas' && { el, was: pictureOf(el) }
         return {
           ...got.point, what: describe(el), moves: !!got.moves, downloads: !!el.closest('a[download]'), frame: place(),
+          canvas: !!canvas?.was,
         }
       }
       missing = got.missing
@@ -111,6 +113,21 @@ async function ready({ target, needs, ms }) {
     await (n < 3 ? frame() : sleep(n < 20 ? 50 : 200))
   }
 }
+
+// canvas is the one that is acted on, with its picture.
+let canvas
+
+// pictureOf is the picture of a canvas, undefined if it has some of another site.
+function pictureOf(el) {
+  try {
+    return el.toDataURL()
+  } catch {
+    return undefined
+  }
+}
+
+// drew says whether the canvas that was acted on has another picture now.
+const drew = () => pictureOf(canvas.el) !== canvas.was
 
 // tryReady looks once. Where something covers the element, the next of its boxes is tried, and
 // after the last one it is scrolled to another place of the viewport.
@@ -405,7 +422,7 @@ async function run(name, args) {
 const api = {
   snapshot, html, dom, ready, missed, innerOrigin, fill, choose, checked, focus, box, scroll, hasText, settle, rest, page, scale,
   takeFiles, drop, identify, holding, items, setItem, valueNow, missing, locator,
-  usableFrame, keeps, originOf, typed, entered, endTyping,
+  usableFrame, drew, keeps, originOf, typed, entered, endTyping,
   element: ({ target }) => only(target), count: ({ target }) => all(target).length,
 }
 globalThis.btools = { run, api }
