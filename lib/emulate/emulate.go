@@ -158,7 +158,11 @@ func (e Emulation) Commands(own string, was Emulation) (all []Command) {
 		headers := map[string]any{}
 		for _, h := range e.Header {
 			name, value, _ := strings.Cut(h, ":")
-			headers[name] = strings.TrimSpace(value)
+			value = strings.TrimSpace(value)
+			if before, ok := headers[name]; ok { // as a server reads two of one name
+				value = fmt.Sprint(before, ", ", value)
+			}
+			headers[name] = value
 		}
 		add("Network.setExtraHTTPHeaders", map[string]any{"headers": headers})
 	}
