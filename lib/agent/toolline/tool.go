@@ -101,7 +101,7 @@ var hints = map[string]string{
 	"uncheck":  "click toggles a checkbox, and fill_form with type=checkbox and value=false unchecks it",
 	"url":      "evaluate location.href prints it, with --raw alone",
 	"upload":   "click opens a file chooser, and file_upload gives it files",
-	"wait":     "wait_for waits for a text, and with time=SECONDS for a time",
+	"wait":     "wait_for waits for a text, or by load=load, url=…, function=… or time=SECONDS for that",
 }
 
 // UnknownError is the error of a tool that is not there.
