@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 
 	"btools/lib/emulate"
 	"btools/lib/jsonrpc"
@@ -45,8 +44,8 @@ func (b *Browser) emulate(ctx context.Context, now, was emulate.Emulation) (err 
 	b.emulates = now
 	b.mu.Unlock()
 	sessions, commands := b.sessions(), now.Commands(b.agent, was)
-	permissions := slices.Concat(was.Permissions(), now.Permissions())
-	sent := len(sessions)*len(commands) + len(permissions)
+	grants := now.Grants(was)
+	sent := len(sessions)*len(commands) + len(grants)
 	faults := make(chan error, sent)
 	begin := func(session string, c emulate.Command) {
 		b.conn.Begin(session, c.Method, c.Params, func(_ json.RawMessage, err error) { faults <- c.Fault(err) })
@@ -56,13 +55,8 @@ func (b *Browser) emulate(ctx context.Context, now, was emulate.Emulation) (err 
 			begin(session, c)
 		}
 	}
-	for _, name := range permissions {
-		setting := "granted"
-		if !slices.Contains(now.Permissions(), name) {
-			setting = "prompt"
-		}
-		begin("", emulate.Command{Method: "Browser.setPermission", Params: map[string]any{"setting": setting,
-			"permission": map[string]string{"name": name}}})
+	for _, c := range grants {
+		begin("", c)
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.of(leavePatience))
 	defer cancel()

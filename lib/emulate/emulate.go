@@ -80,8 +80,23 @@ func (e *Emulation) check() error {
 	return nil
 }
 
-// Permissions returns the permissions that pages have: those that are given, and that for the place.
-func (e *Emulation) Permissions() []string {
+// Grants returns the commands to the browser that give pages their permissions, and take away those of the emulation
+// before.
+func (e *Emulation) Grants(was Emulation) (all []Command) {
+	granted := e.permissions()
+	for _, name := range slices.Concat(was.permissions(), granted) {
+		setting := "granted"
+		if !slices.Contains(granted, name) {
+			setting = "prompt"
+		}
+		all = append(all, Command{"Browser.setPermission", map[string]any{"setting": setting,
+			"permission": map[string]string{"name": name}}})
+	}
+	return all
+}
+
+// permissions returns the permissions that pages have: those that are given, and that for the place.
+func (e *Emulation) permissions() []string {
 	if e.Geolocation == "" || slices.Contains(e.Grant, "geolocation") {
 		return e.Grant
 	}

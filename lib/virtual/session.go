@@ -261,16 +261,10 @@ func (s *Session) grant(ctx context.Context, now, was emulate.Emulation) error {
 	if s.options.DefaultContext {
 		return nil
 	}
-	granted, before := now.Permissions(), was.Permissions()
-	for _, name := range slices.Concat(before, granted) {
-		setting := "granted"
-		if !slices.Contains(granted, name) {
-			setting = "prompt"
-		}
-		_, err := s.link.Call(ctx, "", "Browser.setPermission", map[string]any{"browserContextId": s.base,
-			"permission": map[string]string{"name": name}, "setting": setting})
-		if err != nil {
-			return fmt.Errorf("cannot grant %s: %w", name, err)
+	for _, c := range now.Grants(was) {
+		c.Params["browserContextId"] = s.base
+		if _, err := s.link.Call(ctx, "", c.Method, c.Params); err != nil {
+			return fmt.Errorf("cannot grant %s: %w", c.Params["permission"].(map[string]string)["name"], err)
 		}
 	}
 	return nil
