@@ -63,6 +63,26 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 	return c.await(ctx, method, false, c.conn.send(-c.last, append(b, '\n')), result)
 }
 
+// Take makes a request after whose answer the connection is another one, which it returns, with what has come on it
+// already.
+func Take(ctx context.Context, path, method string, params, result any) (conn net.Conn, early []byte, err error) {
+	c, err := Dial(ctx, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err = c.Call(ctx, method, params, result); err == nil {
+		early, err = io.ReadAll(c.in.Buffered())
+	}
+	if err == nil {
+		err = c.conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return c.conn.Conn, bytes.TrimPrefix(early, []byte("\n")), nil
+}
+
 // Resume reads the answer to the first request of a connection, which has the ID 1 and a ping before it. These
 // bytes have come on it; begun says that the ping was answered. It closes the connection.
 func Resume(ctx context.Context, conn net.Conn, read []byte, begun bool, method string, result any) error {

@@ -164,6 +164,13 @@ type Begun struct {
 	Cancel func()
 }
 
+// Taken is an answer after which the connection is another one: Do has it, and it closes when that returns. The client
+// sends nothing before it has the answer. Requests of this connection that wait are canceled.
+type Taken struct {
+	Answer any
+	Do     func(ctx context.Context, c net.Conn)
+}
+
 // Listen opens a control socket, mode 0600, in a directory that is nobody
 // else's. What a dead process left at the path is replaced. Another process
 // that opens or closes it now is waited for, until the context ends or 10 s
@@ -314,6 +321,11 @@ func serve(ctx context.Context, c net.Conn, handle Handler) {
 			continue
 		}
 		result, err := handle(ctx, r.Method, r.Params)
+		if taken, ok := result.(Taken); ok {
+			write(answered(r.ID, taken.Answer, nil))
+			taken.Do(ctx, c)
+			break
+		}
 		cancel := func() {}
 		var later Later
 		switch result := result.(type) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -325,4 +326,26 @@ func TestAnswersAtTheEnd(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	<-served
+}
+
+// A handler takes a connection: after its answer the two ends speak as they like.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	path := serveFor(t, func(context.Context, string, json.RawMessage) (any, error) {
+		return Taken{Answer: "yours", Do: func(_ context.Context, c net.Conn) {
+			io.WriteString(c, "hello ")
+			io.Copy(c, c)
+		}}, nil
+	})
+	var answer string
+	conn, early, err := Take(t.Context(), path, "take", nil, &answer)
+	if err != nil || answer != "yours" {
+		t.Fatal(answer, err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "again\n")
+	got := make([]byte, len("hello again\n")-len(early))
+	if _, err := io.ReadFull(conn, got); err != nil || string(early)+string(got) != "hello again\n" {
+		t.Errorf("%q %q %v", early, got, err)
+	}
 }
