@@ -1,0 +1,106 @@
+package takeover
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// One person has control at a time, keeps it over a lost connection, and loses it without input.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 10, 4, 0, 0, time.UTC)
+	var h Hold
+	if h.Over(now) || h.Give("") || !h.Ends().IsZero() {
+		t.Error("nobody has control, and it ends")
+	}
+	if err := h.Take("anna", false, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Take("ben", false, now); err == nil || err.Error() !=
+		"another person has control of this session since 10:04" {
+		t.Error(err)
+	}
+	if h.Refusal().Error() != "a person has control of this session since 10:04; nothing was done" {
+		t.Error(h.Refusal())
+	}
+	h.Lose("ben", now)
+	if h.Over(now.Add(Lost)) {
+		t.Error("another one's lost connection has ended it")
+	}
+	h.Lose("anna", now)
+	if h.Over(now.Add(Lost-1)) || h.Take("anna", true, now.Add(Lost-1)) != nil || h.Since != now || !h.Scripts {
+		t.Errorf("it is not resumed: %+v", h)
+	}
+	h.Use(now.Add(time.Hour))
+	if end := now.Add(time.Hour + Quiet); h.Over(end.Add(-1)) || !h.Over(end) || h.Holder != "" {
+		t.Errorf("it goes on: %+v", h)
+	}
+	if h.Take("ben", false, now) != nil || h.Give("anna") || !h.Give("ben") || h.Holder != "" {
+		t.Errorf("it was not given back: %+v", h)
+	}
+}
+
+// The queue is one a CDP session, in the order of all.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	type command struct {
+		session string
+		n       int
+		until   time.Time
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	sessions := []string{"", "a", "b"}
+	var q Queue[int]
+	var model []command
+	now := time.Unix(0, 0)
+	for n := range 1_000_000 {
+		session := sessions[r.IntN(len(sessions))]
+		switch r.IntN(6) {
+		case 0, 1:
+			err := q.Add(session, n, now)
+			if full := len(model) >= MaxWaiting; full != (err != nil) {
+				t.Fatalf("%d wait, and Add: %v", len(model), err)
+			} else if !full {
+				model = append(model, command{session, n, now.Add(Patience)})
+			}
+		case 2:
+			now = now.Add(time.Duration(r.IntN(int(Patience))))
+		case 3:
+			got, ok := q.Late(now)
+			if late := len(model) > 0 && !now.Before(model[0].until); late != ok || ok && got != model[0].n {
+				t.Fatalf("late is %d, %v", got, ok)
+			} else if ok {
+				model = model[1:]
+			}
+		case 4:
+			if got, ok := q.Next(); ok != (len(model) > 0) || ok && got != model[0].n {
+				t.Fatalf("next is %d, %v", got, ok)
+			} else if ok {
+				model = model[1:]
+			}
+		case 5:
+			if r.IntN(1000) > 0 {
+				break
+			}
+			var gone []int
+			model = slices.DeleteFunc(model, func(c command) bool {
+				if c.session == session {
+					gone = append(gone, c.n)
+				}
+				return c.session == session
+			})
+			if got := q.Drop(session); !slices.Equal(got, gone) {
+				t.Fatalf("dropped %v, not %v", got, gone)
+			}
+		}
+		blocks := slices.ContainsFunc(model, func(c command) bool { return c.session == session })
+		if q.Blocks(session) != blocks {
+			t.Fatalf("blocks is %v", !blocks)
+		}
+		if due := q.Due(); due.IsZero() != (len(model) == 0) || len(model) > 0 && due != model[0].until {
+			t.Fatalf("due is %v", due)
+		}
+	}
+}
