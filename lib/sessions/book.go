@@ -540,6 +540,16 @@ func (b *Book) Where(is func(*Entry) bool) (found []*Entry) {
 	return found
 }
 
+// Session returns the session that is open, without using it; nil: none is.
+func (e *Entry) Session() Session {
+	e.book.mu.Lock()
+	defer e.book.mu.Unlock()
+	if e.opening == nil {
+		return nil
+	}
+	return e.opening.session
+}
+
 // Owner returns what the entry is for.
 func (e *Entry) Owner() Owner { return e.owner }
 

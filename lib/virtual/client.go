@@ -40,7 +40,9 @@ type Client struct {
 	Trace func() func(toClient bool, message []byte, size int64)
 
 	session  *Session
-	page     string // the target that it is connected to; "": the browser
+	person   *Person // who looks at the session by it; nil: it is a client
+	holder   string  // by which that person has had control; under the session's lock
+	page     string  // the target that it is connected to; "": the browser
 	conn     *websocket.Conn
 	ends     ends   // of its connection; none if they are not known
 	origin   origin // see findOrigin
@@ -52,6 +54,7 @@ type Client struct {
 	closing  sync.Once
 	why      error
 
+	turns        turns
 	unanswered   unanswered
 	root         *root               // the connection itself, if it is to the browser
 	hasMoreRoots atomic.Bool         // there are or were other roots
@@ -114,7 +117,11 @@ type attachRequest struct {
 // Connect opens a connection to Chrome for a client: to the browser, or to the
 // named target. Serve or Close the client.
 func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
-	if err := s.checkAdmission(); err != nil {
+	return s.connect(ctx, target, nil)
+}
+
+func (s *Session) connect(ctx context.Context, target string, p *Person) (*Client, error) {
+	if err := s.checkAdmission(p); err != nil {
 		return nil, err
 	}
 	if target != "" && !s.Has(ctx, target) {
@@ -125,7 +132,7 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
 	k := &Client{
-		session: s, page: target, up: up, calls: newCalls(up),
+		session: s, person: p, page: target, up: up, calls: newCalls(up),
 		roots: map[string]*root{}, attached: map[string]*attachment{}, attachRequests: map[string][]*attachRequest{},
 		discover: map[string]filter{}, downloads: map[string]bool{},
 		focusing: map[string]bool{}, metrics: map[string]json.RawMessage{},
@@ -138,14 +145,17 @@ func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
 	return k, nil
 }
 
-// checkAdmission returns an error if no more clients may connect.
-func (s *Session) checkAdmission() error {
+// checkAdmission returns an error if no more clients, or persons, may connect.
+func (s *Session) checkAdmission(p *Person) error {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
+	persons := s.personsLocked()
 	switch {
 	case s.over:
 		return s.why
-	case len(s.clients) >= maxClients:
+	case p != nil && persons >= maxPersons:
+		return errPersons
+	case p == nil && len(s.clients)-persons >= maxClients:
 		return fmt.Errorf("the session already has %d clients, the maximum", maxClients)
 	}
 	return nil
@@ -177,7 +187,9 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	over, why := s.over, s.why
 	if !over {
 		s.clients[k] = true
-		s.Touch()
+		if k.person == nil {
+			s.Touch()
+		}
 		s.work.Add(1)
 	}
 	b.mu.Unlock()
@@ -186,6 +198,9 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 		return why
 	}
 	defer s.work.Done()
+	if k.person != nil {
+		s.tellControl()
+	}
 	var work sync.WaitGroup
 	work.Go(func() { k.toClient.Run(k.ctx.Done()) })
 	work.Go(k.watchUpstream)
@@ -246,8 +261,7 @@ func (k *Client) unregister() {
 	s.out.Add(out)
 	for session, a := range k.attached {
 		if t := b.targets[a.target]; t != nil {
-			t.attachments--
-			s.notifyChangeLocked(t)
+			k.attachLocked(t, -1)
 		}
 		k.takeBackLocked(session, a)
 	}
@@ -300,7 +314,7 @@ func (k *Client) deliver(message []byte) bool {
 	}
 	k.session.browser.noteActivity()
 	if isAnswer && k.unanswered.drop(id) {
-		k.session.Touch()
+		k.touch()
 	}
 	return true
 }
@@ -321,7 +335,7 @@ func (k *Client) fromChrome() error {
 		}
 		id, isAnswer := wire.IDOf(head)
 		if isAnswer && k.unanswered.drop(id) {
-			k.session.Touch()
+			k.touch()
 		}
 		if isAnswer && id >= 0 || !isAnswer && !isInspected(head) {
 			if err := m.relay(k.toClient); err != nil {
@@ -425,8 +439,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 	}
 	k.attached[session] = a
 	if t := b.targets[id]; t != nil {
-		t.attachments++
-		k.session.notifyChangeLocked(t)
+		k.attachLocked(t, 1)
 		if (by == nil || by.auto) && t.isBlockedBy(k) {
 			params = jsonrpc.Set(params, "waitingForDebugger", json.RawMessage("true"))
 		}
@@ -520,10 +533,17 @@ func (k *Client) forgetLocked(session string) {
 	if t == nil {
 		return
 	}
-	t.attachments--
-	k.session.notifyChangeLocked(t)
+	k.attachLocked(t, -1)
 	if !k.isAttachedLocked(a.target) {
 		b.unblockLocked(t, k)
+	}
+}
+
+// attachLocked notes that the client has a CDP session more or less with a target. Of a person's nobody is told.
+func (k *Client) attachLocked(t *target, n int) {
+	if k.person == nil {
+		t.attachments += n
+		k.session.notifyChangeLocked(t)
 	}
 }
 
@@ -643,6 +663,6 @@ func (k *Client) refuse(c policy.Command, err error) {
 // answered notes that a command of the client has an answer which is not Chrome's own.
 func (k *Client) answered(c policy.Command) {
 	if id, err := strconv.Atoi(string(c.ID)); err == nil && k.unanswered.drop(id) {
-		k.session.Touch()
+		k.touch()
 	}
 }

@@ -26,9 +26,30 @@ func (k *Client) command(message []byte) error {
 			"Message must have a non-negative id in a shared browser"))
 		return nil
 	}
+	if k.person == nil {
+		if k.session.isSeen.Load() {
+			k.session.tellCommand(c)
+		}
+		k.turns.Lock()
+		defer k.turns.Unlock()
+		if k.waits(c, message) {
+			return nil
+		}
+	}
+	return k.act(c, message)
+}
+
+// act carries out a command that does not wait. An error ends the connection.
+func (k *Client) act(c policy.Command, message []byte) error {
 	r, given := k.rootOf(c.Session), c.Params
 	rule := policy.Lookup(c.Method, r == nil)
-	if !rule.Has(policy.NoUse) {
+	var refused *policy.Error
+	if k.person != nil {
+		if refused := k.mayView(c); refused != nil {
+			k.refuse(c, refused)
+			return nil
+		}
+	} else if !rule.Has(policy.NoUse) {
 		k.noteUse(c.Session)
 		k.unanswered.add(c)
 		k.session.wake(k.ctx)
@@ -250,7 +271,7 @@ func (k *Client) forward(c policy.Command, r *root, change func(json.RawMessage)
 // Chrome.
 func (k *Client) answerTo(c policy.Command, change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
 	return func(result json.RawMessage, err error) {
-		k.session.Touch()
+		k.touch()
 		if err == wire.ErrDetached {
 			return // as Chrome does
 		}
@@ -296,6 +317,17 @@ var emptyObject = json.RawMessage("{}")
 
 // handle executes a command that is not simply passed on.
 func (k *Client) handle(c policy.Command, r *root, action policy.Action) {
+	switch c.Method { // whose functions lead back here
+	case "Btools.take":
+		k.take(c)
+		return
+	case "Btools.give":
+		k.give(c)
+		return
+	case "Btools.waitUntilFree":
+		k.waitUntilFree(c)
+		return
+	}
 	if h := handlers[c.Method]; h != nil {
 		if action == policy.Own && !k.owns(c) {
 			return

@@ -171,8 +171,7 @@ func (b *Browser) giveLocked(t *target, i int, k *Client, a *attachment, at stri
 	if a.root != nil {
 		a.root.byAuto[t.id] = h.id
 	}
-	t.attachments++
-	k.session.notifyChangeLocked(t)
+	k.attachLocked(t, 1)
 	params := jsonrpc.Set(h.params, "targetInfo", t.visibleInfo())
 	k.toClient.Put(wire.Event(at, "Target.attachedToTarget", params))
 	return true

@@ -55,6 +55,8 @@ type Session struct {
 	id      string // its ID as a target
 	options Options
 	browser *Browser
+	lock    personLock
+	isSeen  atomic.Bool        // a person has looked at it
 	link    *link              // owns the contexts, and Chrome's state per connection
 	base    string             // the context that clients see as the default one
 	proxy   *forward.Forwarder // to the proxy of the options, and past kept; nil without either
@@ -423,7 +425,7 @@ func (s *Session) Stats() api.Stats {
 	}
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
-	st.TabCount, st.Clients, st.Gaps = s.pages, len(s.clients), s.gapsLocked()
+	st.TabCount, st.Clients, st.Gaps = s.pages, len(s.clients)-s.personsLocked(), s.gapsLocked()
 	if s.state != nil {
 		st.State = new(*s.state)
 	}

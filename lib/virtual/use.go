@@ -36,7 +36,7 @@ func (s *Session) isBusyLocked() bool {
 		return true
 	}
 	for k := range s.clients {
-		if k.unanswered.any() || k.calls.Pending() > 0 {
+		if k.person == nil && (k.unanswered.any() || k.calls.Pending() > 0) {
 			return true
 		}
 	}

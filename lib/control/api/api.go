@@ -33,6 +33,9 @@ const (
 	// Release ends leases or sessions, and answers with those that it has ended.
 	Release control.Method[Of, []*record.Record] = "release"
 
+	// Attach has a person look at a session: after the answer the connection is a WebSocket that carries CDP.
+	Attach control.Method[AttachRequest, Attached] = "attach"
+
 	// Downloads answers with the downloads of a lease or session, the oldest first.
 	Downloads control.Method[DownloadsRequest, []downloads.File] = "downloads"
 

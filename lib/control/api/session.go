@@ -10,6 +10,19 @@ import (
 	"btools/lib/record"
 )
 
+// AttachRequest is the request of a person who looks at a session.
+type AttachRequest struct {
+	Session string `json:"session"`
+	Who     string `json:"who"`            // as others are told
+	Tile    bool   `json:"tile,omitempty"` // a small picture among others
+}
+
+// Attached is its answer.
+type Attached struct {
+	Lock bool   `json:"lock"`          // the person may take control
+	Why  string `json:"why,omitempty"` // if not
+}
+
 // Session is a session, the member "session" of a record.
 type Session struct {
 	Name string `json:"name"`

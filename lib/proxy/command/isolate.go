@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -20,7 +21,9 @@ import (
 	"btools/lib/record"
 	book "btools/lib/sessions"
 	"btools/lib/settings"
+	"btools/lib/virtual"
 	"btools/lib/virtual/sessions"
+	"btools/lib/websocket"
 )
 
 // cmdSession is the session behind CMD's WebSocket address.
@@ -171,6 +174,17 @@ func (s *service) newSession(ctx context.Context, r api.HoldRequest) (any, error
 	}), nil
 }
 
+// attach has a person look at a session, which that does not use.
+func (s *service) attach(_ context.Context, r api.AttachRequest) (any, error) {
+	seen, err := s.proxy.Sessions.Seen(r.Session)
+	if err != nil {
+		return nil, err
+	}
+	return control.Taken{Answer: api.Attached{}, Do: func(ctx context.Context, c net.Conn) {
+		seen.Attach(ctx, websocket.New(c, false, nil), virtual.Person{Who: r.Who, Tile: r.Tile})
+	}}, nil
+}
+
 // errNoSession is the error of a request that is about a session, and names none.
 var errNoSession = control.Errorf(control.BadRequest, "the request names no session")
 
@@ -197,6 +211,7 @@ func (s *service) registerSessions(m *control.Mux) {
 			return ended, s.proxy.Sessions.End(ctx, p.Session)
 		}), nil
 	})
+	control.Handle(m, api.Attach, s.attach)
 	control.Handle(m, api.Downloads, s.downloads)
 	control.Handle(m, api.StateSave, s.saveState)
 	s.states.Register(m)

@@ -131,3 +131,18 @@ func TestLookup(t *testing.T) {
 		}
 	}
 }
+
+// Somebody has decided of each method of the table what becomes of it while a person has control: those that are listed
+// are methods or whole domains of the protocol.
+func TestWhiles(t *testing.T) {
+	all := map[string]bool{}
+	for _, m := range commands(t) {
+		domain, _, _ := strings.Cut(m, ".")
+		all[m], all[domain+".*"] = true, true
+	}
+	for m := range whiles {
+		if !all[m] && !strings.HasPrefix(m, "Btools.") {
+			t.Errorf("there is no %s", m)
+		}
+	}
+}

@@ -236,6 +236,19 @@ func (g *Registry) Find(ctx context.Context, name string) (s *virtual.Session, d
 	return g.Use(ctx, all[0].Key)
 }
 
+// Seen returns the session with this name that is open, without using it.
+func (g *Registry) Seen(name string) (*virtual.Session, error) {
+	all := g.Named(name, false)
+	if len(all) == 0 {
+		return nil, errNone(name)
+	}
+	s := all[0].Session()
+	if s == nil {
+		return nil, control.Errorf(control.Unavailable, "session %s is hibernated: its next use wakes it", clip(name))
+	}
+	return sessionOf(s), nil
+}
+
 func errNone(name string) error {
 	return control.Errorf(control.SessionNotFound, "there is no session %q", clip(name))
 }

@@ -1,0 +1,196 @@
+package virtual
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"btools/lib/cdp/wire"
+	"btools/lib/jsonrpc"
+	"btools/lib/record"
+	"btools/lib/virtual/policy"
+	"btools/lib/websocket"
+)
+
+// A person looks at a session by a connection of its own, which is none of a client: it is not counted, is no use of
+// the session, wakes nothing, and no client is told of it.
+
+// Person is somebody who looks at a session.
+type Person struct {
+	Who  string // as others are told
+	Tile bool   // a small picture among others
+}
+
+// maxPersons is how many persons look at a session at once: each has a screencast of its own.
+const maxPersons = 8
+
+// errPersons is the error of one too many.
+var errPersons = errors.New("the session is already seen by as many as may")
+
+// Attach serves a person's WebSocket until it or the session ends, and returns the reason.
+func (s *Session) Attach(ctx context.Context, conn *websocket.Conn, p Person) error {
+	k, err := s.connect(ctx, "", &p)
+	if err != nil {
+		conn.Close(websocket.GoingAway, err.Error())
+		return err
+	}
+	s.isSeen.Store(true)
+	defer s.lose(k)
+	return k.Serve(conn)
+}
+
+// personsLocked returns how many persons look at the session.
+func (s *Session) personsLocked() (n int) {
+	for k := range s.clients {
+		if k.person != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// mayView returns the refusal of a command that a person may not send without control.
+func (k *Client) mayView(c policy.Command) *policy.Error {
+	switch {
+	case policy.Views(c.Method), k.controls(policy.During(c.Method) == policy.Waits):
+		return nil
+	}
+	return jsonrpc.Errorf(policy.ServerError, "%s needs control of the session: Btools.take", c.Method)
+}
+
+// controls reports whether the person has control, and notes an input.
+func (k *Client) controls(isInput bool) bool {
+	l := &k.session.lock
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.holder == "" || l.hold.Holder != k.holder {
+		return false
+	}
+	if isInput {
+		l.hold.Use(time.Now())
+	}
+	return true
+}
+
+// control is what persons are told of who has control.
+type control struct {
+	By    string       `json:"by,omitempty"` // "": nobody has
+	Since *record.Time `json:"since,omitempty"`
+	Until *record.Time `json:"until,omitempty"` // when it ends by itself without another input
+	You   bool         `json:"you"`
+}
+
+// minHolder is how many characters name a holder at least: who knows the name can take the place of a lost connection.
+const minHolder = 16
+
+// take answers Btools.take: the person has control, by a random name that it gives, again with it after its connection
+// was lost.
+func (k *Client) take(c policy.Command) {
+	var p struct {
+		Holder  string
+		Scripts bool
+	}
+	json.Unmarshal(c.Params, &p) // else there is no name
+	switch {
+	case k.person == nil || k.person.Tile:
+		k.refuse(c, policy.NotAllowed())
+		return
+	case len(p.Holder) < minHolder:
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "holder is a random text of at least %d characters", minHolder))
+		return
+	}
+	if err := k.session.Take(p.Holder, k.person.Who, p.Scripts); err != nil {
+		k.refuse(c, err)
+		return
+	}
+	l := &k.session.lock
+	l.mu.Lock()
+	k.holder = p.Holder
+	l.mu.Unlock()
+	k.session.wake(k.ctx)
+	k.reply(c, emptyObject)
+	k.session.tellControl()
+}
+
+// give answers Btools.give.
+func (k *Client) give(c policy.Command) {
+	if !k.controls(false) {
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "you do not have control of this session"))
+		return
+	}
+	k.session.Give(k.holder)
+	k.reply(c, emptyObject)
+}
+
+// waitUntilFree answers Btools.waitUntilFree when no person has control.
+func (k *Client) waitUntilFree(c policy.Command) {
+	k.session.work.Go(func() {
+		for {
+			l := &k.session.lock
+			l.mu.Lock()
+			free, changed := l.hold.Holder == "", l.changed.Next()
+			l.mu.Unlock()
+			if free {
+				k.reply(c, emptyObject)
+				return
+			}
+			select {
+			case <-changed:
+			case <-k.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// tellControl tells persons who has control.
+func (s *Session) tellControl() {
+	l := &s.lock
+	l.mu.Lock()
+	h, by := l.hold, l.by
+	l.mu.Unlock()
+	now := control{}
+	if h.Holder != "" {
+		now = control{By: by, Since: &record.Time{Time: h.Since}, Until: &record.Time{Time: h.Ends()}}
+	}
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	for k := range s.clients {
+		if k.person != nil {
+			now.You = h.Holder != "" && k.holder == h.Holder
+			k.toClient.Put(wire.Event("", "Btools.control", now))
+		}
+	}
+}
+
+// tellCommand tells persons what a client does: the method and where, and no values.
+func (s *Session) tellCommand(c policy.Command) {
+	var p struct {
+		Type string   `json:"type,omitempty"`
+		X    *float64 `json:"x,omitempty"`
+		Y    *float64 `json:"y,omitempty"`
+	}
+	if c.Method == "Input.dispatchMouseEvent" {
+		json.Unmarshal(c.Params, &p) // else there is nothing to tell
+	}
+	event := wire.Event("", "Btools.command", struct {
+		Method string `json:"method"`
+		Target string `json:"sessionId,omitempty"`
+		At     any    `json:"at"`
+	}{c.Method, c.Session, p})
+	s.browser.mu.Lock()
+	defer s.browser.mu.Unlock()
+	for k := range s.clients {
+		if k.person != nil && !k.person.Tile {
+			k.toClient.Put(event)
+		}
+	}
+}
+
+// touch notes that a client uses the session. A person does not.
+func (k *Client) touch() {
+	if k.person == nil {
+		k.session.Touch()
+	}
+}
