@@ -55,6 +55,7 @@ type Client struct {
 	why      error
 
 	turns        turns
+	pressed      pressed
 	unanswered   unanswered
 	root         *root               // the connection itself, if it is to the browser
 	hasMoreRoots atomic.Bool         // there are or were other roots
@@ -225,6 +226,9 @@ func (k *Client) watchUpstream() {
 // disconnect closes both connections, once.
 func (k *Client) disconnect(why error) {
 	k.closing.Do(func() {
+		if k.person != nil {
+			k.letGo()
+		}
 		k.why = why
 		k.cancel()
 		k.unregister()

@@ -27,8 +27,8 @@ func (k *Client) command(message []byte) error {
 		return nil
 	}
 	if k.person == nil {
-		if k.session.isSeen.Load() {
-			k.session.tellCommand(c)
+		if k.session.seen.Load() > 0 {
+			k.tellCommand(c)
 		}
 		k.turns.Lock()
 		defer k.turns.Unlock()
@@ -91,6 +91,7 @@ func (k *Client) act(c policy.Command, message []byte) error {
 		return nil
 	}
 	k.noteMetrics(c)
+	k.notePressed(c)
 	switch {
 	case rule.Has(policy.Crashes):
 		k.noteCrash(c.Session)

@@ -2,11 +2,13 @@ package virtual
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
 	"btools/lib/virtual/takeover"
 	"btools/lib/wait"
@@ -37,54 +39,70 @@ type turns struct {
 type waiting struct {
 	command policy.Command
 	message []byte
+	why     error // it is refused if it waits for too long
 }
 
 // waits reports whether a command waits, or has been refused because too many do. The client has its turn.
 func (k *Client) waits(c policy.Command, message []byte) bool {
-	q := &k.turns.queue
-	does := policy.During(c.Method)
-	g := &k.session.lock
-	holds := g.closed.Load() && (does == policy.Waits || does == policy.Script && !g.letsScripts())
+	g, q := &k.session.lock, &k.turns.queue
+	if !g.closed.Load() && q.IsEmpty() {
+		return false
+	}
+	does := policy.During(c)
+	if does == policy.Setup {
+		does = policy.Script
+		if k.isPaused(c.Session) {
+			does = policy.Goes
+		}
+	}
+	g.mu.Lock()
+	h := g.hold
+	g.mu.Unlock()
+	holds := h.Holder != "" && (does == policy.Waits || does == policy.Script && !h.Scripts)
 	if !holds && (does == policy.Serves || !q.Blocks(c.Session)) {
 		return false
 	}
 	message = bytes.Clone(message) // the reader reads the next one into it
 	c, _ = policy.Parse(message)
-	if err := q.Add(c.Session, waiting{c, message}, time.Now()); err != nil {
+	if err := q.Add(c.Session, waiting{c, message, h.Refusal()}, time.Now()); err != nil {
 		k.refuse(c, err)
 		return true
 	}
+	k.unanswered.add(c) // it is a use of the session
 	if k.turns.timer == nil {
 		k.turns.timer = time.AfterFunc(takeover.Patience, k.refuseLate)
 	}
 	return true
 }
 
-func (g *personLock) letsScripts() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.hold.Scripts
+// isPaused reports whether the target of a CDP session waits until its clients have set it up.
+func (k *Client) isPaused(session string) bool {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := k.targetLocked(session)
+	return t != nil && t.isPaused()
 }
 
 // refuseLate refuses what has waited for too long.
 func (k *Client) refuseLate() {
 	k.turns.Lock()
 	defer k.turns.Unlock()
+	k.refuseLateLocked()
 	k.turns.timer = nil
-	g := &k.session.lock
-	g.mu.Lock()
-	why := g.hold.Refusal()
-	g.mu.Unlock()
-	now := time.Now()
-	for {
-		h, ok := k.turns.queue.Late(now)
-		if !ok {
-			break
-		}
-		k.refuse(h.command, jsonrpc.Errorf(policy.ServerError, "%v", why))
-	}
 	if due := k.turns.queue.Due(); !due.IsZero() {
 		k.turns.timer = time.AfterFunc(time.Until(due), k.refuseLate)
+	}
+}
+
+func (k *Client) refuseLateLocked() {
+	now := time.Now()
+	for {
+		late, ok := k.turns.queue.Late(now)
+		if !ok {
+			return
+		}
+		k.refuse(late.command, late.why)
 	}
 }
 
@@ -96,20 +114,27 @@ func (k *Client) goOn() {
 		k.turns.timer.Stop()
 		k.turns.timer = nil
 	}
-	for {
-		h, ok := k.turns.queue.Next()
+	for k.refuseLateLocked(); k.ctx.Err() == nil; {
+		next, ok := k.turns.queue.Next()
 		if !ok {
 			return
 		}
-		if err := k.act(h.command, h.message); err != nil {
+		if err := k.act(next.command, next.message); err != nil {
 			k.disconnect(err)
 			return
 		}
 	}
 }
 
+// takeWait is how long a person waits for control until commands that are being checked have been passed on.
+const takeWait = 2 * time.Second
+
+// errUnderWay is the error of a person who would have to wait longer.
+var errUnderWay = errors.New("a command of a client is still being prepared, such as for a page that another client " +
+	"sets up: try again")
+
 // Take gives a person control of the session. When it returns, no command of a client acts any more but those that
-// Chrome has been sent.
+// Chrome has been sent, and nothing is held down.
 func (s *Session) Take(holder, who string, scripts bool) error {
 	g := &s.lock
 	g.mu.Lock()
@@ -124,14 +149,25 @@ func (s *Session) Take(holder, who string, scripts bool) error {
 		return err
 	}
 	var all sync.WaitGroup
-	for _, k := range s.everyClient() {
+	for _, k := range s.everyClient(false) {
 		all.Go(func() {
 			k.turns.Lock() // what it is sending now
-			k.turns.Unlock()
+			defer k.turns.Unlock()
+			k.letGo()
 		})
 	}
-	all.Wait()
-	return nil
+	passed := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(passed)
+	}()
+	select {
+	case <-passed:
+		return nil
+	case <-time.After(takeWait):
+		s.Give(holder)
+		return errUnderWay
+	}
 }
 
 // Give ends the control of a person, and reports whether it had it.
@@ -177,8 +213,11 @@ func (s *Session) watchLocked() {
 	}
 }
 
-// free lets the clients go on.
+// free lets the clients go on, when the person holds nothing down any more.
 func (s *Session) free() {
+	for _, k := range s.everyClient(true) {
+		k.letGo()
+	}
 	g := &s.lock
 	g.mu.Lock()
 	g.closed.Store(g.hold.Holder != "")
@@ -186,18 +225,58 @@ func (s *Session) free() {
 	g.changed.Wake()
 	g.mu.Unlock()
 	s.tellControl()
-	for _, k := range s.everyClient() {
-		s.work.Go(k.goOn)
+	s.goOn()
+}
+
+// goOn has each client send what has waited.
+func (s *Session) goOn() {
+	for _, k := range s.everyClient(false) {
+		go k.goOn()
 	}
 }
 
-func (s *Session) everyClient() (all []*Client) {
+// everyClient returns the clients, or the persons who look at the session.
+func (s *Session) everyClient(persons bool) (all []*Client) {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
 	for k := range s.clients {
-		if k.person == nil {
+		if persons == (k.person != nil) {
 			all = append(all, k)
 		}
 	}
 	return all
+}
+
+// pressed is what a client holds down.
+type pressed struct {
+	sync.Mutex
+	takeover.Pressed
+}
+
+// letGo releases the buttons, keys and fingers that the client holds down.
+func (k *Client) letGo() {
+	k.pressed.Lock()
+	defer k.pressed.Unlock()
+	for _, up := range k.pressed.Release() {
+		k.calls.Begin(up.Session, up.Method, up.Params, func(json.RawMessage, error) {})
+	}
+}
+
+// notePressed notes what an input holds down.
+func (k *Client) notePressed(c policy.Command) {
+	if strings.HasPrefix(c.Method, "Input.") {
+		k.pressed.Lock()
+		defer k.pressed.Unlock()
+		k.pressed.Note(c.Session, c.Method, c.Params)
+	}
+}
+
+// mayAct returns the refusal of a request for /json that acts; nil: nobody has control.
+func (s *Session) mayAct() error {
+	s.lock.mu.Lock()
+	defer s.lock.mu.Unlock()
+	if s.lock.hold.Holder == "" {
+		return nil
+	}
+	return s.lock.hold.Refusal()
 }

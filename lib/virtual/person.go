@@ -35,7 +35,8 @@ func (s *Session) Attach(ctx context.Context, conn *websocket.Conn, p Person) er
 		conn.Close(websocket.GoingAway, err.Error())
 		return err
 	}
-	s.isSeen.Store(true)
+	s.seen.Add(1)
+	defer s.seen.Add(-1)
 	defer s.lose(k)
 	return k.Serve(conn)
 }
@@ -53,7 +54,7 @@ func (s *Session) personsLocked() (n int) {
 // mayView returns the refusal of a command that a person may not send without control.
 func (k *Client) mayView(c policy.Command) *policy.Error {
 	switch {
-	case policy.Views(c.Method), k.controls(policy.During(c.Method) == policy.Waits):
+	case policy.Views(c.Method), k.controls(policy.During(c) == policy.Waits):
 		return nil
 	}
 	return jsonrpc.Errorf(policy.ServerError, "%s needs control of the session: Btools.take", c.Method)
@@ -146,16 +147,15 @@ func (k *Client) waitUntilFree(c policy.Command) {
 
 // tellControl tells persons who has control.
 func (s *Session) tellControl() {
-	l := &s.lock
-	l.mu.Lock()
-	h, by := l.hold, l.by
-	l.mu.Unlock()
-	now := control{}
-	if h.Holder != "" {
-		now = control{By: by, Since: &record.Time{Time: h.Since}, Until: &record.Time{Time: h.Ends()}}
-	}
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
+	l := &s.lock
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, now := l.hold, control{}
+	if h.Holder != "" {
+		now = control{By: l.by, Since: &record.Time{Time: h.Since}, Until: &record.Time{Time: h.Ends()}}
+	}
 	for k := range s.clients {
 		if k.person != nil {
 			now.You = h.Holder != "" && k.holder == h.Holder
@@ -164,26 +164,35 @@ func (s *Session) tellControl() {
 	}
 }
 
-// tellCommand tells persons what a client does: the method and where, and no values.
-func (s *Session) tellCommand(c policy.Command) {
-	var p struct {
-		Type string   `json:"type,omitempty"`
-		X    *float64 `json:"x,omitempty"`
-		Y    *float64 `json:"y,omitempty"`
-	}
+// command is what persons are told of a command of a client: what, where, and no values.
+type command struct {
+	Method string   `json:"method"`
+	Target string   `json:"targetId,omitempty"`
+	Type   string   `json:"type,omitempty"` // of a mouse event, as the next
+	X      *float64 `json:"x,omitempty"`
+	Y      *float64 `json:"y,omitempty"`
+}
+
+// tellCommand tells persons what the client does. Those with a tile are told of what acts, which is less.
+func (k *Client) tellCommand(c policy.Command) {
+	var does command
 	if c.Method == "Input.dispatchMouseEvent" {
-		json.Unmarshal(c.Params, &p) // else there is nothing to tell
+		json.Unmarshal(c.Params, &does) // else it has no place
 	}
-	event := wire.Event("", "Btools.command", struct {
-		Method string `json:"method"`
-		Target string `json:"sessionId,omitempty"`
-		At     any    `json:"at"`
-	}{c.Method, c.Session, p})
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	for k := range s.clients {
-		if k.person != nil && !k.person.Tile {
-			k.toClient.Put(event)
+	does.Method, does.Target = c.Method, ""
+	acts := policy.During(c) == policy.Waits
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := k.targetLocked(c.Session); t != nil {
+		does.Target = t.id
+	} else if t := b.targets[jsonrpc.GetString(c.Params, "targetId")]; t != nil && t.session == k.session {
+		does.Target = t.id
+	}
+	event := wire.Event("", "Btools.command", does)
+	for other := range k.session.clients {
+		if other.person != nil && (acts || !other.person.Tile) {
+			other.toClient.Put(event)
 		}
 	}
 }

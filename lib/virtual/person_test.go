@@ -19,10 +19,7 @@ func TestPersonSees(t *testing.T) {
 	agent.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
 	page := agent.pages()[0]
 	used := s.Used()
-	server, client := websocket.Pipe()
-	done := make(chan error, 1)
-	go func() { done <- s.Attach(t.Context(), server, Person{Who: "anna"}) }()
-	p := &peer{t: t, conn: client}
+	p := person(t, s, "anna")
 	at := p.attach(page)
 	p.must(at, "Page.startScreencast", map[string]any{"format": "jpeg", "quality": 60, "sendLastFrame": true})
 	frame := p.event("Page.screencastFrame", "")
@@ -39,13 +36,82 @@ func TestPersonSees(t *testing.T) {
 	if st := s.Stats(); st.Clients != 1 || s.Used() != used {
 		t.Errorf("%d clients, used %v later", st.Clients, s.Used().Sub(used))
 	}
-	client.Close(websocket.Normal, "")
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Error("the view goes on")
-	}
 	agent.must("", "Browser.getVersion", nil)
+}
+
+// person attaches to a session as somebody who looks at it.
+func person(t *testing.T, s *Session, who string) *peer {
+	t.Helper()
+	server, client := websocket.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Attach(t.Context(), server, Person{Who: who})
+	}()
+	t.Cleanup(func() {
+		client.Close(websocket.Normal, "")
+		<-done
+	})
+	return &peer{t: t, conn: client}
+}
+
+// take has a person take control, by a name of 16 characters.
+func (p *peer) take(holder string) {
+	p.must("", "Btools.take", map[string]any{"holder": holder})
+}
+
+// logsInput fills the page with a button, and notes what becomes of it.
+const logsInput = `window.log = []; document.body.innerHTML = "<button style='position: fixed; inset: 0'>buy</button>";
+	for (const type of ["mousedown", "mouseup", "keydown", "keyup"])
+		addEventListener(type, (event) => log.push(type + (event.key || "")), true);
+	document.querySelector("button").onclick = () => log.push("bought")`
+
+// Neither a client nor a person leaves a button or a key held when control changes, and nothing is clicked by that.
+func TestTakeOverReleases(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	agent := connect(t, s, "")
+	page := agent.pages()[0]
+	at := agent.attach(page)
+	agent.must(at, "Runtime.evaluate", map[string]any{"expression": logsInput})
+	down := func(p *peer, at string) {
+		p.must(at, "Input.dispatchMouseEvent", map[string]any{"type": "mousePressed", "x": 20, "y": 20,
+			"button": "left", "buttons": 1, "clickCount": 1})
+		p.must(at, "Input.dispatchKeyEvent", map[string]any{"type": "rawKeyDown", "key": "Shift", "code": "ShiftLeft",
+			"windowsVirtualKeyCode": 16})
+	}
+	log := func() string {
+		got := agent.must(at, "Runtime.evaluate", map[string]any{"expression": "log.splice(0).join()"})
+		return jsonrpc.GetString(got, "result", "value")
+	}
+	const want = "mousedown,keydownShift,keyupShift,mouseup"
+	down(agent, at)
+	anna := person(t, s, "anna")
+	anna.take("anna-anna-anna-anna")
+	s.Give("anna-anna-anna-anna")
+	if got := log(); got != want {
+		t.Errorf("of the client the page has %s", got)
+	}
+	anna.take("anna-anna-anna-anna")
+	down(anna, anna.attach(page))
+	anna.must("", "Btools.give", nil)
+	if got := log(); got != want {
+		t.Errorf("of the person the page has %s", got)
+	}
+	anna.take("anna-anna-anna-anna")
+	down(anna, anna.attach(page))
+	anna.conn.Close(websocket.Normal, "")
+	for end := time.Now().Add(patience); s.seen.Load() > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the person's connection goes on")
+		}
+	}
+	if !s.Give("anna-anna-anna-anna") {
+		t.Error("a lost connection ends control at once")
+	}
+	if got := log(); got != want {
+		t.Errorf("of the person that is gone the page has %s", got)
+	}
 }
 
 // While a person has control no command of a client acts; afterwards those that wait do, in their order.
@@ -76,5 +142,35 @@ func TestTakeOver(t *testing.T) {
 	got = agent.must(at, "Runtime.evaluate", map[string]any{"expression": "all.join()"})
 	if all := jsonrpc.GetString(got, "result", "value"); all != "1,2,3,4,5,6,7,8,9" {
 		t.Errorf("done is %s", all)
+	}
+}
+
+// Of more commands than may wait the last is refused at once, and a client that leaves takes its own with it.
+func TestTakeOverManyWait(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	agent, other := connect(t, s, ""), connect(t, s, "")
+	at, atOther := agent.attach(agent.pages()[0]), other.attach(agent.pages()[0])
+	agent.must(at, "Runtime.evaluate", map[string]any{"expression": "window.all = 0"})
+	anna := person(t, s, "anna")
+	anna.take("anna-anna-anna-anna")
+	for range takeover.MaxWaiting {
+		other.begin(atOther, "Runtime.evaluate", map[string]any{"expression": "all++"})
+	}
+	if got := other.call(atOther, "Runtime.evaluate", map[string]any{"expression": "all++"}); !strings.Contains(
+		string(got), takeover.ErrTooMany.Error()) {
+		t.Errorf("one too many: %s", got)
+	}
+	other.conn.Close(websocket.Normal, "")
+	for end := time.Now().Add(patience); s.Stats().Clients > 1; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the client's connection goes on")
+		}
+	}
+	agent.begin("", "Btools.waitUntilFree", nil)
+	anna.must("", "Btools.give", nil)
+	if got := agent.must(at, "Runtime.evaluate", map[string]any{"expression": "all"}); string(jsonrpc.Get(got, "result",
+		"value")) != "0" {
+		t.Errorf("after its client had left: %s", got)
 	}
 }

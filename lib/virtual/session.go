@@ -56,7 +56,7 @@ type Session struct {
 	options Options
 	browser *Browser
 	lock    personLock
-	isSeen  atomic.Bool        // a person has looked at it
+	seen    atomic.Int32       // how many persons look at it
 	link    *link              // owns the contexts, and Chrome's state per connection
 	base    string             // the context that clients see as the default one
 	proxy   *forward.Forwarder // to the proxy of the options, and past kept; nil without either
@@ -329,6 +329,9 @@ func (s *Session) adopt(ctx context.Context) error {
 // NewPage opens a page in the base context and returns its target ID, once the
 // session knows the target.
 func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
+	if err := s.mayAct(); err != nil {
+		return "", err
+	}
 	s.fillFor(url)
 	got, err := s.link.Call(ctx, "", "Target.createTarget", map[string]any{"url": url, "browserContextId": s.base})
 	if err != nil {
@@ -349,6 +352,9 @@ func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
 func (s *Session) OnTarget(ctx context.Context, method, target string) error {
 	if !s.Has(ctx, target) {
 		return errNoTarget
+	}
+	if err := s.mayAct(); err != nil {
+		return err
 	}
 	_, err := s.link.Call(ctx, "", method, map[string]string{"targetId": target})
 	return err

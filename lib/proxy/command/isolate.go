@@ -180,7 +180,7 @@ func (s *service) attach(_ context.Context, r api.AttachRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return control.Taken{Answer: api.Attached{}, Do: func(ctx context.Context, c net.Conn) {
+	return control.Taken{Answer: api.Attached{Lock: true}, Do: func(ctx context.Context, c net.Conn) {
 		seen.Attach(ctx, websocket.New(c, false, nil), virtual.Person{Who: r.Who, Tile: r.Tile})
 	}}, nil
 }

@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -132,17 +134,40 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Somebody has decided of each method of the table what becomes of it while a person has control: those that are listed
-// are methods or whole domains of the protocol.
-func TestWhiles(t *testing.T) {
-	all := map[string]bool{}
+// Somebody has decided of each method what becomes of it while a person has control: testdata/waits.txt says so in the
+// words of While, and "refused" of those that no client may send.
+func TestDuring(t *testing.T) {
+	b, err := os.ReadFile("testdata/waits.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decided := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		method, does, _ := strings.Cut(strings.TrimSpace(line), " ")
+		decided[method] = does
+	}
+	known := map[string]bool{"Debugger.setScriptSource": true, "CSS.setContainerQueryText": true} // deprecated
 	for _, m := range commands(t) {
 		domain, _, _ := strings.Cut(m, ".")
-		all[m], all[domain+".*"] = true, true
+		known[m], known[domain+".*"] = true, true
+		does := During(Command{Method: m}).String()
+		if Lookup(m, false).Action == Refuse && Lookup(m, true).Action == Refuse {
+			does = "refused"
+		}
+		if decided[m] == "" {
+			t.Errorf("decide whether %s waits while a person has control: add it to waits.go or not, "+
+				"and to testdata/waits.txt", m)
+		} else if decided[m] != does {
+			t.Errorf("%s %s, and is to be %s", m, does, decided[m])
+		}
 	}
 	for m := range whiles {
-		if !all[m] && !strings.HasPrefix(m, "Btools.") {
-			t.Errorf("there is no %s", m)
+		if !known[m] && !strings.HasPrefix(m, "Btools.") {
+			t.Errorf("waits.go names %s, which the protocol does not have", m)
 		}
+	}
+	if now := During(Command{Method: "Page.addScriptToEvaluateOnNewDocument",
+		Params: json.RawMessage(`{"source":"","runImmediately":true}`)}); now != Setup {
+		t.Errorf("a script that runs at once is %v", now)
 	}
 }

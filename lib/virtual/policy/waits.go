@@ -1,6 +1,10 @@
 package policy
 
-import "strings"
+import (
+	"strings"
+
+	"btools/lib/jsonrpc"
+)
 
 // While says what becomes of a command of a client while a person has control of its session.
 type While int
@@ -14,31 +18,51 @@ const (
 	Script
 	// Serves is done also behind a command that waits: what waits for it would stop.
 	Serves
+	// Setup is Goes for a page that is paused until it has been set up, else Script.
+	Setup
 )
 
 // whiles are the methods, or domains as "Domain.*", that do not go on as they are.
 var whiles = func() map[string]While {
 	all := map[string]While{}
 	for w, methods := range map[While]string{
-		Waits: `Input.* WebAuthn.* FedCm.* DeviceAccess.* Autofill.trigger WebMCP.invokeTool Debugger.pause
-			Overlay.setInspectMode Browser.close
-			Page.navigate Page.reload Page.navigateToHistoryEntry Page.stopLoading Page.close Page.crash
-			Page.setDocumentContent Page.handleJavaScriptDialog Page.bringToFront
-			Page.setWebLifecycleState
-			DOM.focus DOM.setFileInputFiles DOM.scrollIntoViewIfNeeded DOM.setAttributeValue DOM.setAttributesAsText
-			DOM.setNodeName DOM.setNodeValue DOM.setOuterHTML DOM.removeAttribute DOM.removeNode DOM.moveTo DOM.copyTo
-			DOM.undo DOM.redo
-			Target.createTarget Target.closeTarget Target.activateTarget Target.disposeBrowserContext
-			Storage.clearCookies Storage.clearDataForOrigin Storage.clearDataForStorageKey Storage.setCookies
-			Network.clearBrowserCookies Network.deleteCookies Network.setCookie Network.setCookies
-			Network.clearBrowserCache
+		Waits: `Input.* WebAuthn.* FedCm.* DeviceAccess.* Autofill.trigger WebMCP.invokeTool
+			Animation.seekAnimations Animation.setPaused Animation.setTiming
+			Browser.cancelDownload Browser.close
+			CSS.addRule CSS.createStyleSheet CSS.setContainerQueryText CSS.setContainerQueryConditionText
+			CSS.setEffectivePropertyValueForNode CSS.setKeyframeKey CSS.setMediaText CSS.setNavigationText
+			CSS.setPropertyRulePropertyName CSS.setRuleSelector CSS.setScopeText CSS.setStyleSheetText
+			CSS.setStyleTexts CSS.setSupportsText
+			CacheStorage.deleteCache CacheStorage.deleteEntry
+			DOM.copyTo DOM.focus DOM.forceShowInterest DOM.forceShowPopover DOM.markUndoableState DOM.moveTo DOM.redo
+			DOM.removeAttribute DOM.removeNode DOM.scrollIntoViewIfNeeded DOM.setAttributesAsText DOM.setAttributeValue
+			DOM.setFileInputFiles DOM.setNodeName DOM.setNodeValue DOM.setOuterHTML DOM.undo
 			DOMStorage.clear DOMStorage.removeDOMStorageItem DOMStorage.setDOMStorageItem
+			Debugger.pause Debugger.restartFrame Debugger.setReturnValue Debugger.setScriptSource
+			Debugger.setVariableValue
+			FindInPage.findFirst FindInPage.findNext FindInPage.findPrev FindInPage.stop
 			IndexedDB.clearObjectStore IndexedDB.deleteDatabase IndexedDB.deleteObjectStoreEntries
-			CacheStorage.deleteCache CacheStorage.deleteEntry`,
-		Script: `Runtime.evaluate Runtime.callFunctionOn Runtime.runScript Debugger.evaluateOnCallFrame`,
-		Serves: `Page.screencastFrameAck Fetch.continueRequest Fetch.continueResponse Fetch.continueWithAuth
-			Fetch.fulfillRequest Fetch.failRequest Runtime.runIfWaitingForDebugger Runtime.releaseObject
-			Runtime.releaseObjectGroup Target.detachFromTarget Btools.waitUntilFree`,
+			Network.clearBrowserCache Network.clearBrowserCookies Network.deleteCookies
+			Network.deleteDeviceBoundSession Network.replayXHR Network.setCookie Network.setCookies
+			Overlay.setInspectMode
+			Page.bringToFront Page.clearCompilationCache Page.close Page.crash Page.generateTestReport
+			Page.handleJavaScriptDialog Page.navigate Page.navigateToHistoryEntry Page.reload
+			Page.resetNavigationHistory Page.setDocumentContent Page.setWebLifecycleState Page.stopLoading
+			Page.waitForDebugger
+			Runtime.terminateExecution
+			ServiceWorker.deliverPushMessage ServiceWorker.dispatchPeriodicSyncEvent
+			ServiceWorker.dispatchSyncEvent ServiceWorker.skipWaiting ServiceWorker.startWorker
+			ServiceWorker.stopAllWorkers ServiceWorker.stopWorker ServiceWorker.unregister
+			ServiceWorker.updateRegistration
+			Storage.clearCookies Storage.clearDataForOrigin Storage.clearDataForStorageKey
+			Storage.clearPrivateVerificationTokens Storage.clearTrustTokens Storage.deletePrivateVerificationToken
+			Storage.deleteStorageBucket Storage.runBounceTrackingMitigations Storage.setCookies
+			Target.activateTarget Target.closeTarget Target.createTarget Target.disposeBrowserContext`,
+		Script: `Debugger.evaluateOnCallFrame Runtime.callFunctionOn Runtime.evaluate Runtime.runScript`,
+		Serves: `Btools.waitUntilFree Debugger.resume
+			Fetch.continueRequest Fetch.continueResponse Fetch.continueWithAuth Fetch.failRequest Fetch.fulfillRequest
+			Page.screencastFrameAck Runtime.releaseObject Runtime.releaseObjectGroup
+			Runtime.runIfWaitingForDebugger Target.detachFromTarget`,
 	} {
 		for _, m := range strings.Fields(methods) {
 			all[m] = w
@@ -47,11 +71,16 @@ var whiles = func() map[string]While {
 	return all
 }()
 
-// During returns what becomes of a method while a person has control.
-func During(method string) While {
-	if w, ok := whiles[method]; ok {
+// During returns what becomes of a command while a person has control.
+func During(c Command) While {
+	if c.Method == "Page.addScriptToEvaluateOnNewDocument" && jsonrpc.Get(c.Params, "runImmediately") != nil {
+		return Setup
+	}
+	if w, ok := whiles[c.Method]; ok {
 		return w
 	}
-	domain, _, _ := strings.Cut(method, ".")
+	domain, _, _ := strings.Cut(c.Method, ".")
 	return whiles[domain+".*"]
 }
+
+func (w While) String() string { return [...]string{"goes", "waits", "script", "serves", "setup"}[w] }

@@ -102,6 +102,9 @@ type waiting[C any] struct {
 	command C
 }
 
+// IsEmpty reports whether no command waits.
+func (q *Queue[C]) IsEmpty() bool { return len(q.all) == 0 }
+
 // Blocks reports whether a command of a CDP session waits because one before it does: a client sees the commands of a
 // CDP session done in its order.
 func (q *Queue[C]) Blocks(session string) bool {
@@ -146,18 +149,4 @@ func (q *Queue[C]) Next() (command C, ok bool) {
 	command = q.all[0].command
 	q.all = q.all[1:]
 	return command, true
-}
-
-// Drop takes out the commands of a CDP session that has ended.
-func (q *Queue[C]) Drop(session string) (commands []C) {
-	kept := q.all[:0:0]
-	for _, w := range q.all {
-		if w.session == session {
-			commands = append(commands, w.command)
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	q.all = kept
-	return commands
 }
