@@ -47,6 +47,11 @@ func DialTraced(ctx context.Context, url string, event func(Event), trace func(s
 		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
 	}
 	ws.Stall, ws.Trace = stall, trace
+	return On(ws, event), nil
+}
+
+// On is Dial for a WebSocket that is connected.
+func On(ws *websocket.Conn, event func(Event)) *Conn {
 	c := &Conn{ws: ws, done: make(chan struct{})}
 	c.calls = wire.NewClient(func(message []byte) {
 		if ws.Write(message) != nil { // the reader fails all commands
@@ -54,7 +59,7 @@ func DialTraced(ctx context.Context, url string, event func(Event), trace func(s
 		}
 	})
 	go c.read(event)
-	return c, nil
+	return c
 }
 
 // Done is closed when the connection has ended.

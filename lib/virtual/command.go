@@ -51,7 +51,7 @@ func (k *Client) act(c policy.Command, message []byte) error {
 		}
 	} else if !rule.Has(policy.NoUse) {
 		k.noteUse(c.Session)
-		k.unanswered.add(c)
+		k.unanswered.add(c, true)
 		k.session.wake(k.ctx)
 		k.noteVisibility(c)
 	} else {

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -23,6 +24,7 @@ type personLock struct {
 
 	mu      sync.Mutex
 	hold    takeover.Hold
+	settles bool           // clients may release what they hold down
 	by      string         // who that is
 	changed wait.Broadcast // who has control
 	timer   *time.Timer    // of the end by itself; nil: nobody has control
@@ -56,9 +58,9 @@ func (k *Client) waits(c policy.Command, message []byte) bool {
 		}
 	}
 	g.mu.Lock()
-	h := g.hold
+	h, settles := g.hold, g.settles
 	g.mu.Unlock()
-	holds := h.Holder != "" && (does == policy.Waits || does == policy.Script && !h.Scripts)
+	holds := h.Holder != "" && (does == policy.Waits && !(settles && k.releases(c)) || does == policy.Script && !h.Scripts)
 	if !holds && (does == policy.Serves || !q.Blocks(c.Session)) {
 		return false
 	}
@@ -68,7 +70,7 @@ func (k *Client) waits(c policy.Command, message []byte) bool {
 		k.refuse(c, err)
 		return true
 	}
-	k.unanswered.add(c) // it is a use of the session
+	k.unanswered.add(c, false) // it is a use of the session
 	if k.turns.timer == nil {
 		k.turns.timer = time.AfterFunc(takeover.Patience, k.refuseLate)
 	}
@@ -126,21 +128,27 @@ func (k *Client) goOn() {
 	}
 }
 
-// takeWait is how long a person waits for control until commands that are being checked have been passed on.
-const takeWait = 2 * time.Second
+// Bounds of how long a person waits for control.
+const (
+	// takeWait is for commands that are being checked to be passed on.
+	takeWait = 2 * time.Second
+	// settleTime is for pages to have the inputs that Chrome has been sent, and for clients to release what they hold
+	// down: a click that has begun is one.
+	settleTime = 250 * time.Millisecond
+)
 
 // errUnderWay is the error of a person who would have to wait longer.
 var errUnderWay = errors.New("a command of a client is still being prepared, such as for a page that another client " +
 	"sets up: try again")
 
-// Take gives a person control of the session. When it returns, no command of a client acts any more but those that
-// Chrome has been sent, and nothing is held down.
+// Take gives a person control of the session. When it returns, no command of a client acts any more but scripts that
+// run already, and nothing is held down.
 func (s *Session) Take(holder, who string, scripts bool) error {
 	g := &s.lock
 	g.mu.Lock()
 	err := g.hold.Take(holder, scripts, time.Now())
 	if err == nil {
-		g.by = who
+		g.by, g.settles = who, true
 		g.closed.Store(true)
 		s.watchLocked()
 	}
@@ -148,26 +156,47 @@ func (s *Session) Take(holder, who string, scripts bool) error {
 	if err != nil {
 		return err
 	}
-	var all sync.WaitGroup
-	for _, k := range s.everyClient(false) {
-		all.Go(func() {
-			k.turns.Lock() // what it is sending now
+	rest := make(chan struct{})
+	go func() {
+		s.eachClient((*Client).settle)
+		g.mu.Lock()
+		g.settles = false
+		g.mu.Unlock()
+		s.eachClient(func(k *Client) {
+			k.turns.Lock()
 			defer k.turns.Unlock()
 			k.letGo()
 		})
-	}
-	passed := make(chan struct{})
-	go func() {
-		all.Wait()
-		close(passed)
+		close(rest)
 	}()
 	select {
-	case <-passed:
+	case <-rest:
 		return nil
 	case <-time.After(takeWait):
 		s.Give(holder)
 		return errUnderWay
 	}
+}
+
+// eachClient has a function do something with each client, all at once, and waits for it.
+func (s *Session) eachClient(do func(*Client)) {
+	var all sync.WaitGroup
+	for _, k := range s.everyClient(false) {
+		all.Go(func() { do(k) })
+	}
+	all.Wait()
+}
+
+// settle waits until what the client is sending has been passed on, pages have its inputs, and it holds nothing down.
+func (k *Client) settle() {
+	k.turns.Lock()
+	k.turns.Unlock()
+	ctx, cancel := context.WithTimeout(k.ctx, settleTime)
+	defer cancel()
+	u := &k.unanswered
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	awaitLocked(ctx, &u.mu, &u.answered, func() bool { return u.inputs == 0 && !k.holdsDown() })
 }
 
 // Give ends the control of a person, and reports whether it had it.
@@ -262,9 +291,26 @@ func (k *Client) letGo() {
 	}
 }
 
+// holdsDown reports whether the client holds anything down.
+func (k *Client) holdsDown() bool {
+	k.pressed.Lock()
+	defer k.pressed.Unlock()
+	return k.pressed.Any()
+}
+
+// releases reports whether a command releases what the client holds down.
+func (k *Client) releases(c policy.Command) bool {
+	k.pressed.Lock()
+	defer k.pressed.Unlock()
+	return k.pressed.Releases(c.Session, c.Method, c.Params)
+}
+
+// inputs is how the methods of inputs begin.
+const inputs = "Input."
+
 // notePressed notes what an input holds down.
 func (k *Client) notePressed(c policy.Command) {
-	if strings.HasPrefix(c.Method, "Input.") {
+	if strings.HasPrefix(c.Method, inputs) {
 		k.pressed.Lock()
 		defer k.pressed.Unlock()
 		k.pressed.Note(c.Session, c.Method, c.Params)

@@ -2,10 +2,12 @@ package virtual
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"btools/lib/virtual/policy"
+	"btools/lib/wait"
 )
 
 // A session is used while it begins, by a command of a client, from its arrival until
@@ -68,11 +70,19 @@ func (b *Browser) Used() time.Time {
 // unanswered are the commands of a client that have no answer, relayed or not.
 type unanswered struct {
 	mu  sync.Mutex
-	ids map[int]string // the commands' CDP sessions, by id
+	ids map[int]asked // by their ids
+	// inputs is how many of them are inputs, which pages have had when they are answered.
+	inputs   int
+	answered wait.Broadcast // one of these
 }
 
-// add notes a command.
-func (u *unanswered) add(c policy.Command) {
+type asked struct {
+	session string // of CDP
+	isInput bool
+}
+
+// add notes a command, which has been sent or waits.
+func (u *unanswered) add(c policy.Command, sent bool) {
 	id, err := strconv.Atoi(string(c.ID))
 	if err != nil {
 		return // it is refused at once
@@ -80,10 +90,15 @@ func (u *unanswered) add(c policy.Command) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ids == nil {
-		u.ids = map[int]string{}
+		u.ids = map[int]asked{}
 	}
 	if len(u.ids) < maxPending { // of more, it does not matter how many are left
-		u.ids[id] = c.Session
+		u.dropLocked(id)
+		isInput := sent && strings.HasPrefix(c.Method, inputs)
+		u.ids[id] = asked{c.Session, isInput}
+		if isInput {
+			u.inputs++
+		}
 	}
 }
 
@@ -91,8 +106,16 @@ func (u *unanswered) add(c policy.Command) {
 func (u *unanswered) drop(id int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, ok := u.ids[id]
+	return u.dropLocked(id)
+}
+
+func (u *unanswered) dropLocked(id int) bool {
+	c, ok := u.ids[id]
 	delete(u.ids, id)
+	if c.isInput {
+		u.inputs--
+		u.answered.Wake()
+	}
 	return ok
 }
 
@@ -101,9 +124,9 @@ func (u *unanswered) drop(id int) bool {
 func (u *unanswered) dropSession(session string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for id, on := range u.ids {
-		if on == session {
-			delete(u.ids, id)
+	for id, c := range u.ids {
+		if c.session == session {
+			u.dropLocked(id)
 		}
 	}
 }

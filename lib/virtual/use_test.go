@@ -114,7 +114,7 @@ func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	var u unanswered
 	for id, session := range map[string]string{"1": "", "2": "a", "3": "a"} {
-		u.add(policy.Command{ID: []byte(id), Session: session})
+		u.add(policy.Command{ID: []byte(id), Session: session}, true)
 	}
 	if u.drop(7) || !u.drop(1) || u.drop(1) || !u.any() {
 		t.Error("an answer belongs to another command")

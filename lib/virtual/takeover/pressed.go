@@ -30,42 +30,56 @@ const outside = -1
 // maxPressed bounds what a client holds down, more than hands do.
 const maxPressed = 64
 
+// Any reports whether there are any.
+func (p *Pressed) Any() bool { return len(p.all) > 0 }
+
 // Note notes an input, such as Input.dispatchKeyEvent.
 func (p *Pressed) Note(session, method string, params json.RawMessage) {
+	d, isDown, ok := read(session, method, params)
+	if !ok {
+		return
+	}
+	p.all = slices.DeleteFunc(p.all, d.is)
+	if isDown && len(p.all) < maxPressed {
+		p.all = append(p.all, d)
+	}
+}
+
+// Releases reports whether an input releases one of them.
+func (p *Pressed) Releases(session, method string, params json.RawMessage) bool {
+	d, isDown, ok := read(session, method, params)
+	return ok && !isDown && slices.ContainsFunc(p.all, d.is)
+}
+
+func (d *down) is(o down) bool { return o.session == d.session && o.what == d.what }
+
+// read returns what an input presses or releases; false: neither.
+func read(session, method string, params json.RawMessage) (d down, isDown, ok bool) {
 	var in struct {
 		Type, Button, Code, Key string
 		WindowsVirtualKeyCode   int
 		TouchPoints             []json.RawMessage
 	}
 	if json.Unmarshal(params, &in) != nil {
-		return // Chrome refuses it
+		return d, false, false // Chrome refuses it
 	}
-	d := down{session: session, up: Command{session, method, map[string]any{}}}
-	isDown := false
+	d = down{session: session, up: Command{Session: session, Method: method}}
 	switch method {
 	case "Input.dispatchMouseEvent":
-		if in.Type != "mousePressed" && in.Type != "mouseReleased" {
-			return
-		}
 		d.what, isDown = in.Button, in.Type == "mousePressed"
 		d.up.Params = map[string]any{"type": "mouseReleased", "button": in.Button, "x": outside, "y": outside}
+		return d, isDown, isDown || in.Type == "mouseReleased"
 	case "Input.dispatchKeyEvent":
-		if in.Type == "char" {
-			return
-		}
 		d.what, isDown = "key "+in.Code+" "+in.Key, in.Type != "keyUp"
 		d.up.Params = map[string]any{"type": "keyUp", "code": in.Code, "key": in.Key,
 			"windowsVirtualKeyCode": in.WindowsVirtualKeyCode}
+		return d, isDown, in.Type != "char"
 	case "Input.dispatchTouchEvent":
 		d.what, isDown = "touch", len(in.TouchPoints) > 0
 		d.up.Params = map[string]any{"type": "touchCancel", "touchPoints": []any{}}
-	default:
-		return
+		return d, isDown, true
 	}
-	p.all = slices.DeleteFunc(p.all, func(o down) bool { return o.session == session && o.what == d.what })
-	if isDown && len(p.all) < maxPressed {
-		p.all = append(p.all, d)
-	}
+	return d, false, false
 }
 
 // Release returns the commands that release all, the last that was pressed first.

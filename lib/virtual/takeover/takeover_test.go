@@ -1,6 +1,8 @@
 package takeover
 
 import (
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -88,5 +90,37 @@ func TestQueue(t *testing.T) {
 		if due := q.Due(); due.IsZero() != (len(model) == 0) || len(model) > 0 && due != model[0].until {
 			t.Fatalf("due is %v", due)
 		}
+	}
+}
+
+// What is pressed is released in the opposite order, each once.
+func TestPressed(t *testing.T) {
+	t.Parallel()
+	var p Pressed
+	for _, in := range []struct{ session, method, params string }{
+		{"a", "Input.dispatchMouseEvent", `{"type":"mousePressed","button":"left","x":1,"y":1}`},
+		{"a", "Input.dispatchMouseEvent", `{"type":"mouseMoved","button":"left","x":2,"y":2}`},
+		{"a", "Input.dispatchMouseEvent", `{"type":"mousePressed","button":"right","x":1,"y":1}`},
+		{"a", "Input.dispatchMouseEvent", `{"type":"mouseReleased","button":"right","x":1,"y":1}`},
+		{"a", "Input.dispatchKeyEvent", `{"type":"rawKeyDown","key":"A","code":"KeyA"}`},
+		{"a", "Input.dispatchKeyEvent", `{"type":"char","text":"A"}`},
+		{"b", "Input.dispatchKeyEvent", `{"type":"keyUp","key":"A","code":"KeyA"}`},
+		{"b", "Input.dispatchTouchEvent", `{"type":"touchStart","touchPoints":[{"x":1,"y":1}]}`},
+		{"b", "Input.insertText", `{"text":"A"}`},
+	} {
+		p.Note(in.session, in.method, json.RawMessage(in.params))
+	}
+	if !p.Releases("a", "Input.dispatchKeyEvent", json.RawMessage(`{"type":"keyUp","key":"A","code":"KeyA"}`)) ||
+		p.Releases("a", "Input.dispatchMouseEvent", json.RawMessage(`{"type":"mouseReleased","button":"right"}`)) {
+		t.Error("what releases is not known")
+	}
+	var got []string
+	for _, c := range p.Release() {
+		got = append(got, fmt.Sprint(c.Session, " ", c.Method, " ", c.Params["type"]))
+	}
+	want := []string{"b Input.dispatchTouchEvent touchCancel", "a Input.dispatchKeyEvent keyUp",
+		"a Input.dispatchMouseEvent mouseReleased"}
+	if !slices.Equal(got, want) || p.Any() {
+		t.Errorf("released: %q", got)
 	}
 }
