@@ -626,7 +626,7 @@ func TestProxyToken(t *testing.T) {
 	os.WriteFile(w.Dir+"/token", []byte("abc123\n"), 0o600)
 	os.WriteFile(w.Dir+"/empty", nil, 0o600)
 	w.Run("bproxy", "--token-file", w.Dir+"/none").Exits(t, 78, "cannot read the token")
-	w.Run("bproxy", "--token-file", w.Dir+"/empty").Exits(t, 78, "does not contain a token")
+	w.Run("bproxy", "--token-file", w.Dir+"/empty").Exits(t, 78, "has no token")
 	p := w.Proxy("--listen", "0.0.0.0:0", "--token-file", w.Dir+"/token")
 	if code, body := cmdtest.Get(t, "GET", p.URL+"/json/version"); code != 401 || !strings.Contains(body,
 		"unauthorized") {

@@ -4,15 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
-	"strings"
 	"syscall"
 
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
 	"btools/lib/exit"
+	"btools/lib/tokens"
 )
 
 // Listening returns the flags of a program that clients connect to; standard is where
@@ -22,7 +21,7 @@ func Listening(category, standard string) []ucli.Flag {
 		&ucli.StringFlag{Name: "listen", Category: category, DefaultText: standard,
 			Usage: "listen on `HOST:PORT` or PORT"},
 		&ucli.StringFlag{Name: "token-file", Category: category,
-			Usage: "require the token in `FILE` from every client"},
+			Usage: "require a token in `FILE` from every client"},
 		&ucli.StringSliceFlag{Name: "allow-origin", Category: category,
 			Usage: "allow web pages from `ORIGIN` to connect (repeatable; * means any)"},
 		&ucli.IntFlag{Name: "max-connections", Category: category, Value: 512,
@@ -30,22 +29,29 @@ func Listening(category, standard string) []ucli.Flag {
 	}
 }
 
-// ReadToken reads the token from the file of --token-file. It returns ""
-// without the flag.
+// OpenTokens reads the file of --token-file. It returns nil without the flag.
+func OpenTokens(c *cli.Context, check func([]tokens.Token) error) (*tokens.File, error) {
+	if !c.IsSet("token-file") {
+		return nil, nil
+	}
+	f, err := tokens.Open(c.String("token-file"), check, c.Log)
+	if err != nil {
+		return nil, exit.Errorf(exit.Config, "%w", err)
+	}
+	return f, nil
+}
+
+// ReadToken returns the token that a client is to send to a port with this --token-file, the first one; "" without the
+// flag.
 func ReadToken(c *cli.Context) (string, error) {
-	path := c.String("token-file")
 	if !c.IsSet("token-file") {
 		return "", nil
 	}
-	b, err := os.ReadFile(path)
+	word, err := tokens.First(c.String("token-file"))
 	if err != nil {
-		return "", exit.Errorf(exit.Config, "cannot read the token: %v", err)
+		return "", exit.Errorf(exit.Config, "%w", err)
 	}
-	token := strings.TrimSpace(string(b))
-	if token == "" || strings.ContainsAny(token, " \t\n&#") {
-		return "", exit.Errorf(exit.Config, "%s does not contain a token: expected one word without & and #", path)
-	}
-	return token, nil
+	return word, nil
 }
 
 // Listen listens on the HOST:PORT or PORT of a flag. Without --token-file, that

@@ -69,6 +69,13 @@ func (f *Front) Serve(ctx context.Context, end func(*http.Server), listeners ...
 		ConnState: f.Limit.state, ConnContext: guard.ConnContext,
 		ErrorLog: slog.NewLogLogger(f.Log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
 	failed := make(chan error, len(listeners))
+	if known := f.Guard.Tokens; known != nil {
+		following, stop := context.WithCancel(ctx)
+		var follows sync.WaitGroup
+		follows.Go(func() { known.Follow(following, func() { f.Limit.closeOthers(known.Has) }) })
+		defer follows.Wait()
+		defer stop()
+	}
 	var accepting sync.WaitGroup
 	for _, l := range listeners {
 		accepting.Go(func() { failed <- s.Serve(f.Limit.listener(l)) })
@@ -117,6 +124,9 @@ func (f *Front) answer(w *Response, r *http.Request) error {
 		return no
 	} else {
 		f.Guard.StripCredentials(r)
+		if c, t := guard.TokenOf(r); t != nil {
+			f.Limit.note(c, t)
+		}
 	}
 	switch {
 	case route == nil:

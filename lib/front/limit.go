@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"btools/lib/tokens"
 )
 
 // Limit bounds the connections of a front. At the limit, a new connection replaces
@@ -16,7 +18,8 @@ type Limit struct {
 	Flag string // the flag that sets Max, named in the answer; "" for none
 
 	mu       sync.Mutex
-	conns    map[net.Conn]int64 // event since which it is idle; 0: it is busy
+	conns    map[net.Conn]int64         // event since which it is idle; 0: it is busy
+	tokens   map[net.Conn]*tokens.Token // by which requests came on it
 	events   int64
 	refusing int
 }
@@ -41,7 +44,37 @@ func (l *Limit) Count() int {
 func (l *Limit) Drop(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.forgetLocked(c)
+}
+
+func (l *Limit) forgetLocked(c net.Conn) {
 	delete(l.conns, c)
+	delete(l.tokens, c)
+}
+
+// note notes the token of a connection.
+func (l *Limit) note(c net.Conn, t *tokens.Token) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ours := l.conns[c]; !ours {
+		return
+	}
+	if l.tokens == nil {
+		l.tokens = map[net.Conn]*tokens.Token{}
+	}
+	l.tokens[c] = t
+}
+
+// closeOthers closes the connections whose token is not there any more.
+func (l *Limit) closeOthers(there func(*tokens.Token) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c, t := range l.tokens {
+		if !there(t) {
+			c.Close()
+			l.forgetLocked(c)
+		}
+	}
 }
 
 // state tracks the connections of an http.Server, as its ConnState.
@@ -58,7 +91,7 @@ func (l *Limit) state(c net.Conn, s http.ConnState) {
 		l.events++
 		l.conns[c] = l.events
 	case http.StateClosed:
-		delete(l.conns, c)
+		l.forgetLocked(c)
 	}
 }
 
@@ -76,7 +109,7 @@ func (l *Limit) admit(c net.Conn) bool {
 		if longest == nil {
 			return false
 		}
-		delete(l.conns, longest)
+		l.forgetLocked(longest)
 		longest.Close()
 	}
 	if l.conns == nil {

@@ -85,8 +85,8 @@ func (b *Browsers) serviceLocked(browser proc.Identity) proc.Identity {
 
 // check returns a refusal for a request of a browser.
 func (b *Browsers) check(r *http.Request) *Refusal {
-	p, ok := r.Context().Value(peerKey{}).(*peer)
-	if b == nil || !ok {
+	p := peerOf(r)
+	if b == nil || p == nil {
 		return nil
 	}
 	p.once.Do(func() {

@@ -28,7 +28,7 @@ func (g *Guard) HandleCORS(w http.ResponseWriter, r *http.Request, may CORS) (an
 	h := w.Header()
 	h.Add("Vary", "Origin")
 	origins := r.Header.Values("Origin")
-	if len(origins) != 1 || !g.allows(origins[0]) || g.Token == "" && !loopbackHost(r.Host) {
+	if len(origins) != 1 || !g.allows(origins[0]) || g.Tokens == nil && !loopbackHost(r.Host) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])

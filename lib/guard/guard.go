@@ -3,7 +3,6 @@
 package guard
 
 import (
-	"crypto/subtle"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -14,13 +13,14 @@ import (
 	"strings"
 
 	"btools/lib/control"
+	"btools/lib/tokens"
 )
 
 // Guard checks requests. The zero value allows requests from this machine that
 // do not come from a web page.
 type Guard struct {
-	// Token is required in every request; "": no token.
-	Token string
+	// Tokens are those of which every request has one; nil: none is needed.
+	Tokens *tokens.File
 	// Origins are the origins of web pages that may send requests; "*" is any.
 	Origins []string
 	// NoPages refuses all web pages; there is no option that allows them.
@@ -63,10 +63,14 @@ const (
 // with an Origin, any other request with a Sec-Fetch-Site. By DNS rebinding a
 // page can pretend to have our origin, but then the Host is a name.
 func (g *Guard) Check(r *http.Request) *Refusal {
-	if g.Token != "" {
-		if !g.authorized(r) {
+	if g.Tokens != nil {
+		t := g.Tokens.Find(given(r))
+		if t == nil {
 			return Refuse(http.StatusUnauthorized, Unauthorized,
 				"no valid token: send Authorization: Bearer TOKEN, or ?token=TOKEN")
+		}
+		if p := peerOf(r); p != nil {
+			p.token.Store(t)
 		}
 	} else if !loopbackHost(r.Host) {
 		return Refuse(http.StatusForbidden, Forbidden,
@@ -147,38 +151,45 @@ func HostName(host string) (string, bool) {
 	return name, err == nil
 }
 
-func (g *Guard) authorized(r *http.Request) bool {
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok &&
-		strings.EqualFold(scheme, "Bearer") &&
-		g.isToken(strings.TrimSpace(token)) {
-		return true
+// maxGiven is how many tokens of a query are looked at.
+const maxGiven = 8
+
+// given returns the tokens that a request has.
+func given(r *http.Request) (all []string) {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		all = append(all, strings.TrimSpace(token))
 	}
-	return slices.ContainsFunc(queryParts(r), g.isTokenPart)
+	for _, part := range queryParts(r) {
+		if v, ok := strings.CutPrefix(part, "token="); ok && len(all) < maxGiven {
+			all = append(all, v)
+			if plain, err := url.QueryUnescape(v); err == nil && plain != v {
+				all = append(all, plain)
+			}
+		}
+	}
+	return all
 }
 
 func queryParts(r *http.Request) []string { return strings.Split(r.URL.RawQuery, "&") }
 
-func (g *Guard) isTokenPart(part string) bool {
+// isToken reports whether a part of a query is a token of ours. A page may have a parameter with this name, too.
+func (g *Guard) isToken(part string) bool {
 	v, ok := strings.CutPrefix(part, "token=")
-	if !ok || g.isToken(v) {
-		return ok
+	if !ok {
+		return false
 	}
-	v, err := url.QueryUnescape(v)
-	return err == nil && g.isToken(v)
-}
-
-func (g *Guard) isToken(s string) bool {
-	return subtle.ConstantTimeCompare([]byte(s), []byte(g.Token)) == 1
+	plain, err := url.QueryUnescape(v)
+	return g.Tokens.Find([]string{v}) != nil || err == nil && g.Tokens.Find([]string{plain}) != nil
 }
 
 // StripCredentials removes the token, and the Origin, which has been checked,
 // from a request before it is passed on.
 func (g *Guard) StripCredentials(r *http.Request) {
 	r.Header.Del("Origin")
-	if g.Token == "" {
+	if g.Tokens == nil {
 		return
 	}
 	r.Header.Del("Authorization")
 	r.Header.Del("Referer") // it may contain the address with the token
-	r.URL.RawQuery = strings.Join(slices.DeleteFunc(queryParts(r), g.isTokenPart), "&")
+	r.URL.RawQuery = strings.Join(slices.DeleteFunc(queryParts(r), g.isToken), "&")
 }

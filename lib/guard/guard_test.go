@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"btools/lib/tokens"
 )
 
 func request(t *testing.T, head string) *http.Request {
@@ -28,7 +30,7 @@ func check(t *testing.T, g *Guard, head string, want int) {
 		got = no.Status
 	}
 	if got != want {
-		t.Errorf("token %q, origins %q, %q: %d, want %d", g.Token, g.Origins, head, got, want)
+		t.Errorf("tokens %t, origins %q, %q: %d, want %d", g.Tokens != nil, g.Origins, head, got, want)
 	}
 }
 
@@ -120,7 +122,7 @@ func TestOwnPage(t *testing.T) {
 
 // With a token the Host may be any, and a page needs its permission still.
 func TestToken(t *testing.T) {
-	g := &Guard{Token: "secret"}
+	g := &Guard{Tokens: tokens.Of(tokens.One("ci", "secret"))}
 	for head, want := range map[string]int{
 		"GET /json HTTP/1.1\nHost: farm.example":                                        401,
 		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: Bearer secreT":          401,
@@ -143,7 +145,7 @@ func TestStripCredentials(t *testing.T) {
 	const head = "PUT /json/new?token=secret&http://site/?token=its&x&token=%73ecret HTTP/1.1\nHost: x\n" +
 		"Authorization: Bearer secret\nReferer: http://x/?token=secret\nOrigin: y"
 	r := request(t, head)
-	(&Guard{Token: "secret"}).StripCredentials(r)
+	(&Guard{Tokens: tokens.Of(tokens.One("ci", "secret"))}).StripCredentials(r)
 	if want := "http://site/?token=its&x"; r.URL.RawQuery != want {
 		t.Errorf("query %q, want %q", r.URL.RawQuery, want)
 	}
@@ -167,7 +169,7 @@ func TestRefusalAsResponse(t *testing.T) {
 		{&Guard{}, "Host: 127.0.0.1\nOrigin: http://x", "forbidden", "--allow-origin"},
 		{&Guard{NoPages: true}, "Host: 127.0.0.1\nOrigin: http://x", "forbidden", ""},
 		{&Guard{}, "Host: x", "forbidden", "--token-file"},
-		{&Guard{Token: "t"}, "Host: x", "unauthorized", "Authorization: Bearer"},
+		{&Guard{Tokens: tokens.Of(tokens.One("ci", "t"))}, "Host: x", "unauthorized", "Authorization: Bearer"},
 	} {
 		w := httptest.NewRecorder()
 		no := c.g.Check(request(t, "GET / HTTP/1.1\n"+c.head))
@@ -205,7 +207,7 @@ func TestCORS(t *testing.T) {
 	}{
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1\nOrigin: http://x", true, "http://x"},
 		{&Guard{Origins: []string{"*"}}, preflight + "127.0.0.1\nOrigin: http://y", true, "http://y"},
-		{&Guard{Origins: []string{"http://x"}, Token: "t"}, preflight + "farm\nOrigin: http://x", true, "http://x"},
+		{&Guard{Origins: []string{"http://x"}, Tokens: tokens.Of(tokens.One("ci", "t"))}, preflight + "farm\nOrigin: http://x", true, "http://x"},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "farm\nOrigin: http://x", false, ""},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1\nOrigin: http://y", false, ""},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1", false, ""},

@@ -83,7 +83,7 @@ func serve(c *cli.Context, serves *bool) error {
 	}
 	port := &front.Front{Log: c.Log,
 		Guard: guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())}}
-	if port.Guard.Token, err = flags.ReadToken(c); err != nil {
+	if port.Guard.Tokens, err = flags.OpenTokens(c, nil); err != nil {
 		return err
 	}
 	var web net.Listener

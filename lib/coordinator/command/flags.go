@@ -60,7 +60,7 @@ func ServerFlags() []ucli.Flag {
 			Usage: "speak streamable HTTP on `HOST:PORT` or PORT (to many hosts, in place of standard input " +
 				"and output)"},
 		&ucli.StringFlag{Name: "token-file", Category: web,
-			Usage: "require the token in `FILE` from every host"},
+			Usage: "require a token in `FILE` from every host"},
 		&ucli.BoolFlag{Name: "share-auth", Category: web,
 			Usage: "let all hosts use the logins of bmcp auth at children's servers"},
 		&ucli.StringSliceFlag{Name: "allow-origin", Category: web,

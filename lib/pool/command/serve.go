@@ -98,7 +98,7 @@ func Serve(c *cli.Context) error {
 		return err
 	}
 	web := &front.Front{Guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())}, Log: c.Log}
-	if web.Guard.Token, err = flags.ReadToken(c); err != nil {
+	if web.Guard.Tokens, err = flags.OpenTokens(c, nil); err != nil {
 		return err
 	}
 	var httpListener net.Listener

@@ -218,7 +218,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		p.Foreign = true
 		p.Launch = func(context.Context, options.Options, string) (*sibling.Browser, error) { return b, nil }
 	}
-	if p.Front.Guard.Token, err = flags.ReadToken(c); err != nil {
+	if p.Front.Guard.Tokens, err = flags.OpenTokens(c, nil); err != nil {
 		return nil, err
 	}
 	if path := c.String("trace"); c.IsSet("trace") && p.Sessions == nil {

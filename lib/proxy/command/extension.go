@@ -163,7 +163,7 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 			Guard: guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())},
 			Limit: front.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log, Settings: set}
-	if h.server.Front.Guard.Token, err = flags.ReadToken(c); err != nil {
+	if h.server.Front.Guard.Tokens, err = flags.OpenTokens(c, nil); err != nil {
 		return nil, err
 	}
 	if h.server.OpenDownloads, err = openDownloads(set.Downloads, h.dir); err != nil {
