@@ -34,12 +34,11 @@ func TestPoolLog(t *testing.T) {
 	held := p.Lease()
 	p.Stop()
 	type line struct {
-		Level, Msg, Program, Why, Lease, Holder string
-		UID                                     *int
-		PID                                     int
-		Waited                                  *float64 `json:"waited_ms"`
-		Held                                    *float64 `json:"held_ms"`
-		Took                                    *float64 `json:"took_ms"`
+		Level, Msg, Program, Why, Lease, Holder, By string
+		PID                                         int
+		Waited                                      *float64 `json:"waited_ms"`
+		Held                                        *float64 `json:"held_ms"`
+		Took                                        *float64 `json:"took_ms"`
 	}
 	var all []line
 	for text := range strings.Lines(p.Errs.String()) {
@@ -60,7 +59,7 @@ func TestPoolLog(t *testing.T) {
 	}
 	ends := func(id, why string) func(line) bool {
 		return func(l line) bool {
-			return l.Level == "INFO" && (l.Lease == id || id == "" && l.Lease != "") && l.Why == why && *l.UID == 0 &&
+			return l.Level == "INFO" && (l.Lease == id || id == "" && l.Lease != "") && l.Why == why && l.By == "uid:0" &&
 				l.PID > 0 && l.Holder != "" && l.Waited != nil && l.Held != nil
 		}
 	}

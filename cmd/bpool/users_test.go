@@ -225,13 +225,13 @@ func TestSystemUnits(t *testing.T) {
 		client(5000, gid, args...).Exits(t, 69, "there is no lease "+id)
 	}
 	for _, args := range [][]string{{"drain"}, {"scale", "DEFAULT", "2"}, {"restart", "DEFAULT"}, {"reload"}} {
-		client(5000, gid, args...).Exits(t, 69, "only root and the user who runs the service may call "+args[0])
+		client(5000, gid, args...).Exits(t, 69, "only root, the user who runs the service and tokens with admin may call "+args[0])
 	}
 	if got := client(5000, gid, "release", "--all").Out; got != "" {
 		t.Errorf("release --all of another member ends %q", got)
 	}
 	if got := client(5000, gid, "status").Out; strings.Contains(got, id) || strings.Contains(got, endpoint) ||
-		!strings.Contains(got, `"uid":5001`) {
+		!strings.Contains(got, `"by":"uid:5001"`) {
 		t.Errorf("another member sees %s", got)
 	}
 	for uid, want := range map[int]int{5001: 200, 5000: 403, 0: 200, int(as.Credential.Uid): 200} {

@@ -1,6 +1,12 @@
 package control
 
-import "context"
+import (
+	"context"
+	"strconv"
+
+	"btools/lib/private"
+	"btools/lib/tokens"
+)
 
 // Peer is the process at the other end of a connection: there is one Peer for each
 // connection.
@@ -10,6 +16,31 @@ type Peer struct {
 	UID int
 	// PID is the process that opened it, as this one sees processes; 0: it is not known.
 	PID int
+	// Token is that of a client by HTTP, which is no user; nil: the peer is a user.
+	Token *tokens.Token
+}
+
+// Stranger is the uid of nobody, to whom nothing belongs.
+const Stranger = -2
+
+// ByToken returns the peer that a client with a token is.
+func ByToken(t *tokens.Token) *Peer { return &Peer{UID: Stranger, Token: t} }
+
+// String returns who the peer is, as "uid:1000" or "token:ci".
+func (p *Peer) String() string {
+	if p.Token != nil {
+		return "token:" + p.Token.Name
+	}
+	return "uid:" + strconv.Itoa(p.UID)
+}
+
+// IsOperator reports whether the peer may do all that the service can: root, the user who runs it, and tokens with
+// admin.
+func (p *Peer) IsOperator() bool {
+	if p.Token != nil {
+		return p.Token.Admin
+	}
+	return private.IsOwn(p.UID)
 }
 
 type peerKey struct{}

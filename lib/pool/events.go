@@ -18,9 +18,9 @@ type Event struct {
 	Pool     string `json:"pool"`
 	Instance string `json:"instance"`
 	Lease    string `json:"lease,omitempty"`
-	// UID, User and Holder are of the lease: its owner, the name of the owner unless that
-	// runs the service, and the holder's name for itself.
-	UID    *int   `json:"uid,omitempty"`
+	// By, User and Holder are of the lease: its owner, as uid:1000 or token:ci, the name of a
+	// user unless that runs the service, and the holder's name for itself.
+	By     string `json:"by,omitempty"`
 	User   string `json:"user,omitempty"`
 	Holder string `json:"holder,omitempty"`
 	Why    string `json:"why,omitempty"` // the reason for a failure, or for the end of a lease
@@ -42,7 +42,7 @@ func (v *Service) leaseEventLocked(event string, l *lease, why string) {
 
 // event returns an event of the lease, without what has happened.
 func (l *lease) event() Event {
-	return Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id, UID: &l.uid, User: l.user,
+	return Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id, By: l.by.String(), User: l.user,
 		Holder: l.holder}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"btools/lib/control"
 	"btools/lib/logins"
 	"btools/lib/pool/queue"
-	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/record"
 )
@@ -24,8 +24,8 @@ type lease struct {
 	id                 string
 	slot               *slot
 	holder             string
-	uid, pid           int    // of the program that requested it; the uid is its owner's
-	user               string // the name of its owner; "": who runs the service
+	by                 *control.Peer // its owner, who requested it
+	user               string        // the name of that user; "": who runs the service, or a token
 	waited             time.Duration
 	keepFor            string
 	ttl                time.Duration
@@ -58,9 +58,7 @@ type Request struct {
 	Confirm  bool           // the same until Confirm is called, so that the holder knows of the lease
 	Owner    *proc.Identity // the lease ends with this process; nil: with none
 	Holder   string         // the holder's name in the status; the first 200 characters are kept
-	// UID and PID are the user to whom the lease belongs, and the process that requests
-	// it, 0 if that is not known.
-	UID, PID int
+	By       *control.Peer  // to whom the lease belongs; nil: the user who runs the service
 	// KeepConnectionsFor, if not "", keeps the lease's connections open after
 	// its release until the next lease of the instance, and beyond if that has
 	// the same value.
@@ -100,7 +98,10 @@ type Waiting struct {
 // released.
 func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error) {
 	var err error
-	r.user, r.began = v.userName(r.UID), time.Now()
+	if r.By == nil {
+		r.By = &control.Peer{UID: os.Geteuid(), PID: os.Getpid()}
+	}
+	r.user, r.began = v.userName(r.By), time.Now()
 	if r.login, err = v.loadLogin(r); err != nil {
 		v.logRefusal(r, err)
 		return nil, nil, err
@@ -359,12 +360,12 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	s := v.pools[i].slots[n]
 	now := time.Now()
 	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL,
-		uid: r.UID, pid: r.PID, user: r.user, waited: max(0, now.Sub(r.began)), login: r.login,
+		by: r.By, user: r.user, waited: max(0, now.Sub(r.began)), login: r.login,
 		started: now, expires: now.Add(r.TTL), expiresUptime: v.uptime() + r.TTL}
 	l.timer = time.AfterFunc(r.TTL, func() {
 		v.end(l.id, "expired", "", false)
 	})
-	s.lease, s.uid = l, l.uid
+	s.lease, s.uid = l, l.by.UID
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
 	if s.group != nil {
@@ -447,7 +448,7 @@ func (l *lease) record(expires time.Time) *record.Record {
 	s := l.slot
 	r := s.record(l.id)
 	out := record.Lease{ID: l.id, Pool: s.poolName, Instance: s.set.ID, ExpiresAt: record.Time{Time: expires},
-		Kept: l.kept}
+		By: l.by.String(), Kept: l.kept}
 	if s.set.Alias != "" {
 		out.Alias = &s.set.Alias
 	}
@@ -536,11 +537,11 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 	s.syncQueueLocked()
 }
 
-// ReleaseAll ends all leases that a user may end, and returns their IDs.
-func (v *Service) ReleaseAll(uid int) (ids []string) {
+// ReleaseAll ends all leases that somebody may end, and returns their IDs.
+func (v *Service) ReleaseAll(who *control.Peer) (ids []string) {
 	v.mu.Lock()
 	for id, l := range v.leases {
-		if l.uid == uid || private.IsOwn(uid) {
+		if who.IsOperator() || l.by.String() == who.String() {
 			ids = append(ids, id)
 		}
 	}

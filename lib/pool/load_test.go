@@ -606,7 +606,7 @@ func underLoad(t *testing.T, shape []string, worst ...func(*pool.Service)) {
 		code(a.err) != control.LeaseTimeout {
 		t.Error(had, a)
 	}
-	v.ReleaseAll(0)
+	v.ReleaseAll(&control.Peer{})
 	enough()
 	for _, w := range <-wrong {
 		t.Error(w)
@@ -629,7 +629,7 @@ func TestAsManyInstancesAsThereMayBe(t *testing.T) {
 	if a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))}); code(a.err) != control.LeaseTimeout {
 		t.Error(a)
 	}
-	if ids := v.ReleaseAll(0); len(ids) != settings.MaxInstances || status(t, v).Available != settings.MaxInstances {
+	if ids := v.ReleaseAll(&control.Peer{}); len(ids) != settings.MaxInstances || status(t, v).Available != settings.MaxInstances {
 		t.Error(len(ids))
 	}
 	if v.Scale("A", settings.MaxInstances-1); status(t, v).Available != settings.MaxInstances-1 {

@@ -3,15 +3,16 @@ package pool
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
+
+	"btools/lib/control"
 )
 
 // logEnd logs a lease that has ended: whose it was, how long it waited and was held, and why
 // it has ended.
 func (v *Service) logEnd(l *lease, why string) {
 	args := []any{"pool", l.slot.poolName, "instance", l.slot.set.ID, "lease", l.id}
-	args = append(args, caller(l.uid, l.pid, l.user, l.holder)...)
+	args = append(args, caller(l.by, l.user, l.holder)...)
 	v.logLease("a lease has ended", append(args, "waited_ms", l.waited.Milliseconds(),
 		"held_ms", time.Since(l.started).Milliseconds(), "why", why)...)
 }
@@ -22,7 +23,7 @@ func (v *Service) logRefusal(r Request, err error) {
 	if errors.Is(err, errStopping) {
 		return
 	}
-	args := append([]any{"pool", r.Pool, "instance", r.Instance}, caller(r.UID, r.PID, r.user, printable(r.Holder))...)
+	args := append([]any{"pool", r.Pool, "instance", r.Instance}, caller(r.By, r.user, printable(r.Holder))...)
 	v.logLease("a request got no lease", append(args, "waited_ms", time.Since(r.began).Milliseconds(), "why", err)...)
 }
 
@@ -64,10 +65,10 @@ func (v *Service) flushLog() {
 }
 
 // caller returns what the log says of the program that requests a lease.
-func caller(uid, pid int, user, holder string) []any {
-	args := []any{slog.Int("uid", uid)}
+func caller(by *control.Peer, user, holder string) []any {
+	args := []any{"by", by.String()}
 	if user != "" {
 		args = append(args, "user", user)
 	}
-	return append(args, "pid", pid, "holder", holder)
+	return append(args, "pid", by.PID, "holder", holder)
 }

@@ -395,7 +395,7 @@ func TestReleaseOfWhatIsNoLeaseChangesNothing(t *testing.T) {
 	if st := status(t, v); st.Leased != 2 || v.Leases() != 2 || again.instance != l.instance {
 		t.Errorf("%+v", st)
 	}
-	if ids := v.ReleaseAll(0); len(ids) != 2 || len(v.ReleaseAll(0)) != 0 {
+	if ids := v.ReleaseAll(&control.Peer{}); len(ids) != 2 || len(v.ReleaseAll(&control.Peer{})) != 0 {
 		t.Error(ids)
 	}
 }

@@ -577,7 +577,7 @@ func (s *slot) status() api.InstanceStatus {
 	if l := s.lease; l != nil {
 		ms := time.Since(l.started).Milliseconds()
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
-		i.Holder, i.UID, i.User = l.holder, &l.uid, l.user
+		i.Holder, i.By, i.User = l.holder, l.by.String(), l.user
 		if !l.resting.since.IsZero() {
 			i.LeaseIdle = new(time.Since(l.resting.since).Milliseconds())
 		}

@@ -57,7 +57,7 @@ func (v *Service) answerLease(w *front.Response, r *http.Request) error {
 		return errLeaseEnded(id)
 	}
 	if !l.slot.set.WSLWindows { // on Windows no uid is known
-		if no := guard.CheckUser(r, l.uid); no != nil {
+		if no := guard.CheckUser(r, l.by.UID); no != nil {
 			return no
 		}
 	}

@@ -6,34 +6,35 @@ import (
 	"os/user"
 	"strconv"
 
+	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/private"
 	"btools/lib/proxy"
 )
 
 // A lease, its session, its downloads and its endpoint belong to the user whose connection
-// got it. Root and the user who runs the service may use and end those of all.
+// got it, or to the token. An operator may use and end those of all.
 
-// MayUse reports whether a user may use or end a lease. A lease of which nothing is known
+// MayUse reports whether somebody may use or end a lease. A lease of which nothing is known
 // is not kept from anybody.
-func (v *Service) MayUse(uid int, lease string) bool {
-	if private.IsOwn(uid) {
+func (v *Service) MayUse(who *control.Peer, lease string) bool {
+	if who.IsOperator() {
 		return true
 	}
 	v.mu.Lock()
 	l := v.leases[lease]
 	v.mu.Unlock()
 	if l != nil {
-		return l.uid == uid
+		return l.by.String() == who.String()
 	}
-	e, ok := v.events.Latest(func(e Event) bool { return e.Lease == lease && e.UID != nil })
-	return !ok || *e.UID == uid
+	e, ok := v.events.Latest(func(e Event) bool { return e.Lease == lease && e.By != "" })
+	return !ok || e.By == who.String()
 }
 
 // userName returns the name of a user, or the uid if it has none; "" for the user who runs
-// the service, whose leases need no name.
-func (v *Service) userName(uid int) string {
-	if uid == -1 || uid == os.Geteuid() {
+// the service, whose leases need no name, and for a token.
+func (v *Service) userName(who *control.Peer) string {
+	uid := who.UID
+	if who.Token != nil || uid == -1 || uid == os.Geteuid() {
 		return ""
 	}
 	name, known := v.userNames.Load(uid)
@@ -47,33 +48,33 @@ func (v *Service) userName(uid int) string {
 	return name.(string)
 }
 
-// StatusFor returns the status as a user may see it: leases of others are without what gives
+// StatusFor returns the status as somebody may see it: leases of others are without what gives
 // access to them.
-func (v *Service) StatusFor(uid int, name string) (*api.PoolsStatus, error) {
+func (v *Service) StatusFor(who *control.Peer, name string) (*api.PoolsStatus, error) {
 	st, err := v.Status(name)
-	if err != nil || private.IsOwn(uid) {
+	if err != nil || who.IsOperator() {
 		return st, err
 	}
 	for _, p := range st.Pools {
 		for k := range p.Instances {
-			if i := &p.Instances[k]; i.Leased && *i.UID != uid {
-				i.Lease, i.Endpoint, i.Proxy, i.Limits, i.Login = "", "", nil, nil, nil
+			if i := &p.Instances[k]; i.Leased && i.By != who.String() {
+				i.Lease, i.Holder, i.Endpoint, i.Proxy, i.Limits, i.Login = "", "", "", nil, nil, nil
 			}
 		}
 	}
 	return st, nil
 }
 
-// EventsFor is Events as a user may see them: those of leases of others are without their
-// IDs and their downloads.
-func (v *Service) EventsFor(ctx context.Context, uid int, after int64) ([]Event, error) {
+// EventsFor is Events as somebody may see them: those of leases of others are without their
+// IDs, holders and downloads.
+func (v *Service) EventsFor(ctx context.Context, who *control.Peer, after int64) ([]Event, error) {
 	events, err := v.Events(ctx, after)
-	if private.IsOwn(uid) {
+	if who.IsOperator() {
 		return events, err
 	}
 	for k := range events {
-		if e := &events[k]; e.UID != nil && *e.UID != uid {
-			e.Lease, e.Why, e.Download = "", "", nil
+		if e := &events[k]; e.By != "" && e.By != who.String() {
+			e.Lease, e.Holder, e.Why, e.Download = "", "", "", nil
 		}
 	}
 	return events, err

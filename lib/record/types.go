@@ -83,6 +83,7 @@ type Lease struct {
 	Instance  string  `json:"instance"` // its ID in the pool
 	Alias     *string `json:"alias"`
 	ExpiresAt Time    `json:"expires_at"` // unless it is renewed
+	By        string  `json:"by"`         // its owner, as uid:1000 or token:ci
 	// Kept says that its session is that of an earlier lease of its holder, whose
 	// instance another request has got.
 	Kept bool `json:"kept,omitempty"`

@@ -63,7 +63,7 @@ type InstanceStatus struct {
 	Restarts      int          `json:"restarts"`
 	Lease         string       `json:"lease,omitempty"`
 	Holder        string       `json:"holder,omitempty"` // the lease holder's name for itself
-	UID           *int         `json:"uid,omitempty"`    // of the lease's owner
+	By            string       `json:"by,omitempty"`     // the lease's owner, as uid:1000 or token:ci
 	User          string       `json:"user,omitempty"`   // the owner's name, unless that runs the service
 	Endpoint      string       `json:"http_url,omitempty"`
 

@@ -76,6 +76,9 @@ func (s *Server) of(ctx context.Context) (*logins.Store, error) {
 	if p == nil {
 		return nil, errors.New("it is not known whose states are meant")
 	}
+	if p.Token != nil { // its leases start with states of the service
+		return s.store, nil
+	}
 	return s.store.For(p.UID), nil
 }
 

@@ -44,7 +44,7 @@ func serveHTTP(ctx context.Context, l net.Listener, v *pool.Service, f *front.Fr
 			return nil
 		}},
 		{Path: "/status", Get: true, Answer: func(w *front.Response, r *http.Request) error {
-			st, err := v.StatusFor(stranger, r.URL.Query().Get("pool"))
+			st, err := v.StatusFor(nobody, r.URL.Query().Get("pool"))
 			if err != nil {
 				return &guard.Refusal{Status: http.StatusNotFound, Reason: control.ErrorOf(err)}
 			}

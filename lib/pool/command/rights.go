@@ -7,23 +7,22 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/pool"
-	"btools/lib/private"
 )
 
 // right says who may call a method of the control socket.
 type right int
 
 const (
-	// everyone is all users who can open the socket. Each sees and changes what is theirs.
+	// everyone is all users who can open the socket, and all tokens. Each sees and changes what is theirs.
 	everyone right = iota + 1
-	// owner is the user to whom the lease belongs that the parameters name. Without one the
-	// method concerns what each user may see or end.
+	// owner is the user or token to whom the lease belongs that the parameters name. Without one the
+	// method concerns what each may see or end.
 	owner
-	// operator is root and the user who runs the service.
+	// operator is root, the user who runs the service, and tokens with admin.
 	operator
 )
 
-// rights are those of each method. Root and the user who runs the service may call all.
+// rights are those of each method. An operator may call all.
 var rights = map[string]right{
 	"status": everyone, // without what gives access to the leases of others
 	"watch":  owner,    // the same
@@ -35,16 +34,16 @@ var rights = map[string]right{
 	"state_list": everyone, "state_get": everyone, "state_put": everyone, "state_delete": everyone,
 }
 
-// uidOf returns the user who makes a request.
-func uidOf(ctx context.Context) int {
-	if p := control.PeerOf(ctx); p != nil {
-		return p.UID
-	}
-	return stranger
-}
+// nobody makes the requests of which it is not known who does.
+var nobody = &control.Peer{UID: control.Stranger}
 
-// stranger is the uid of nobody, to whom nothing belongs.
-const stranger = -2
+// callerOf returns who makes a request.
+func callerOf(ctx context.Context) *control.Peer {
+	if p := control.PeerOf(ctx); p != nil {
+		return p
+	}
+	return nobody
+}
 
 // serve returns the handler of the control socket.
 func (h *handler) serve() control.Handler {
@@ -62,7 +61,7 @@ func (h *handler) serve() control.Handler {
 // check returns an error for a request of a user who may not make it. The lease of somebody
 // else is as unknown as one that there is not.
 func (h *handler) check(ctx context.Context, method string, params json.RawMessage) error {
-	uid := uidOf(ctx)
+	who := callerOf(ctx)
 	switch rights[method] {
 	case everyone:
 		return nil
@@ -71,16 +70,16 @@ func (h *handler) check(ctx context.Context, method string, params json.RawMessa
 			Lease string `json:"lease"`
 		}
 		json.Unmarshal(params, &p) // an error is the method's to tell
-		if p.Lease != "" && !h.service.MayUse(uid, p.Lease) {
+		if p.Lease != "" && !h.service.MayUse(who, p.Lease) {
 			return pool.ErrNoLease(p.Lease)
 		}
 		return nil
 	}
-	if private.IsOwn(uid) {
+	if who.IsOperator() {
 		return nil
 	}
-	e := control.Errorf(control.NotAllowed, "only root and the user who runs the service may call %s, not user %d",
-		method, uid)
+	e := control.Errorf(control.NotAllowed, "only root, the user who runs the service and tokens with admin may call %s, "+
+		"not %v", method, who)
 	e.Hint = "as root: sudo bpool " + method
 	return e
 }

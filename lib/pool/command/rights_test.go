@@ -99,8 +99,8 @@ func TestRights(t *testing.T) {
 		if err := who.call("status", `{}`, &st); err != nil {
 			t.Fatal(err)
 		}
-		if i := st.Pools[0].Instances[0]; i.Lease != shown || !i.Leased || *i.UID != 70001 || i.User != "70001" ||
-			i.Holder != "node" {
+		if i := st.Pools[0].Instances[0]; i.Lease != shown || !i.Leased || i.By != "uid:70001" || i.User != "70001" ||
+			(i.Holder == "node") != (shown != "") {
 			t.Errorf("the status is %+v, want the lease %q", i, shown)
 		}
 		var got api.EventList[pool.Event]
@@ -108,7 +108,7 @@ func TestRights(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := slices.IndexFunc(got.Events, func(e pool.Event) bool { return e.Event == "leased" })
-		if e := got.Events[k]; e.Lease != shown || *e.UID != 70001 || e.Holder != "node" {
+		if e := got.Events[k]; e.Lease != shown || e.By != "uid:70001" || (e.Holder == "node") != (shown != "") {
 			t.Errorf("the event is %+v, want the lease %q", e, shown)
 		}
 	}

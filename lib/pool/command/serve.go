@@ -373,13 +373,13 @@ type handler struct {
 func (h *handler) methods() *control.Mux {
 	v, m := h.service, &control.Mux{Program: "bpool"}
 	control.Handle(m, api.Status, func(ctx context.Context, p api.Of) (any, error) {
-		return v.StatusFor(uidOf(ctx), p.Pool)
+		return v.StatusFor(callerOf(ctx), p.Pool)
 	})
 	control.Handle(m, api.Hold, h.lease)
 	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
 		ended := []released{}
 		if p.All {
-			for _, id := range v.ReleaseAll(uidOf(ctx)) {
+			for _, id := range v.ReleaseAll(callerOf(ctx)) {
 				ended = append(ended, released{record.Version, leaseID{id}})
 			}
 		} else if v.Release(p.Lease) {
@@ -416,7 +416,7 @@ func (h *handler) methods() *control.Mux {
 			if p.Lease != "" {
 				return v.Notices(ctx, p.Lease, int(p.After))
 			}
-			events, err := v.EventsFor(ctx, uidOf(ctx), p.After)
+			events, err := v.EventsFor(ctx, callerOf(ctx), p.After)
 			return api.EventList[pool.Event]{Events: events}, err
 		}), nil
 	})
@@ -451,14 +451,11 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest) (any, error) {
 		}
 	}
 	if p.Keep != "" {
-		p.Keep = fmt.Sprintf("%d %s", uidOf(ctx), p.Keep) // the sessions of other users are not this one's
+		p.Keep = fmt.Sprintf("%v %s", callerOf(ctx), p.Keep) // the sessions of others are not this one's
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
-		State: set.State, States: login, UID: uidOf(ctx)}
-	if peer := control.PeerOf(ctx); peer != nil {
-		r.PID = peer.PID
-	}
+		State: set.State, States: login, By: callerOf(ctx)}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d
