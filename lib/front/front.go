@@ -6,6 +6,7 @@ package front
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -35,6 +36,8 @@ type Front struct {
 	Routes []Route
 	// Limit bounds the connections.
 	Limit Limit
+	// TLS is how connections are encrypted; nil: they are not.
+	TLS *tls.Config
 	// ReadTimeout and WriteTimeout bound a whole request and its answer; 0: nothing does.
 	ReadTimeout, WriteTimeout time.Duration
 	Log                       *slog.Logger
@@ -78,6 +81,9 @@ func (f *Front) Serve(ctx context.Context, end func(*http.Server), listeners ...
 	}
 	var accepting sync.WaitGroup
 	for _, l := range listeners {
+		if f.TLS != nil {
+			l = tls.NewListener(l, f.TLS)
+		}
 		accepting.Go(func() { failed <- s.Serve(f.Limit.listener(l)) })
 	}
 	var err error
