@@ -24,9 +24,17 @@ type Pool struct {
 
 // Pool starts a service with these variables, without their prefix; its
 // browsers are fake unless one says otherwise.
-func (w *World) Pool(vars ...string) *Pool {
+func (w *World) Pool(vars ...string) *Pool { return w.pool(nil, vars) }
+
+// WebPool is Pool for clients by HTTP, with these options.
+func (w *World) WebPool(args []string, vars ...string) *Pool {
+	return w.pool(append([]string{"--http", "0"}, args...), vars)
+}
+
+func (w *World) pool(args, vars []string) *Pool {
 	w.T.Helper()
-	p := &Pool{T: w.T, W: w, Cmd: w.Cmd("bpool", "serve", "--stop-timeout", "300ms", "--drain-timeout", "0s")}
+	p := &Pool{T: w.T, W: w, Cmd: w.Cmd("bpool", append([]string{"serve", "--stop-timeout", "300ms", "--drain-timeout", "0s"},
+		args...)...)}
 	p.Cmd.Env = append(p.Cmd.Env, "PW_MCP_PROXY_BROWSER="+Bin+"/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h",
 		fmt.Sprintf("PW_MCP_PROXY_TIMEOUT=%d", Patience.Milliseconds()))
 	for _, v := range vars {

@@ -13,11 +13,19 @@ import (
 // statuses are the HTTP statuses of errors by their codes. All others have 502: the browser
 // could not be reached.
 var statuses = map[string]int{
-	guard.NotFound:          http.StatusNotFound,
-	control.SessionNotFound: http.StatusNotFound,
-	control.LeaseNotFound:   http.StatusNotFound,
-	control.LeaseEnded:      http.StatusGone,
-	control.SessionLimit:    http.StatusServiceUnavailable,
+	guard.NotFound:           http.StatusNotFound,
+	control.SessionNotFound:  http.StatusNotFound,
+	control.LeaseNotFound:    http.StatusNotFound,
+	control.LeaseEnded:       http.StatusGone,
+	control.BadRequest:       http.StatusBadRequest,
+	control.NotAllowed:       http.StatusForbidden,
+	control.PoolNotFound:     http.StatusNotFound,
+	control.InstanceNotFound: http.StatusNotFound,
+	control.LeaseTimeout:     http.StatusGatewayTimeout,
+	control.NoneHealthy:      http.StatusServiceUnavailable,
+	control.QueueFull:        http.StatusTooManyRequests,
+	control.Stopping:         http.StatusServiceUnavailable,
+	control.SessionLimit:     http.StatusServiceUnavailable,
 }
 
 // Unavailable returns an error that is answered with status 503.

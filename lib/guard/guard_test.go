@@ -3,8 +3,10 @@ package guard
 import (
 	"bufio"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -122,7 +124,7 @@ func TestOwnPage(t *testing.T) {
 
 // With a token the Host may be any, and a page needs its permission still.
 func TestToken(t *testing.T) {
-	g := &Guard{Tokens: tokens.Of(tokens.One("ci", "secret"))}
+	g := &Guard{Tokens: file(t, "secret")}
 	for head, want := range map[string]int{
 		"GET /json HTTP/1.1\nHost: farm.example":                                        401,
 		"GET /json HTTP/1.1\nHost: farm.example\nAuthorization: Bearer secreT":          401,
@@ -145,7 +147,7 @@ func TestStripCredentials(t *testing.T) {
 	const head = "PUT /json/new?token=secret&http://site/?token=its&x&token=%73ecret HTTP/1.1\nHost: x\n" +
 		"Authorization: Bearer secret\nReferer: http://x/?token=secret\nOrigin: y"
 	r := request(t, head)
-	(&Guard{Tokens: tokens.Of(tokens.One("ci", "secret"))}).StripCredentials(r)
+	(&Guard{Tokens: file(t, "secret")}).StripCredentials(r)
 	if want := "http://site/?token=its&x"; r.URL.RawQuery != want {
 		t.Errorf("query %q, want %q", r.URL.RawQuery, want)
 	}
@@ -169,7 +171,7 @@ func TestRefusalAsResponse(t *testing.T) {
 		{&Guard{}, "Host: 127.0.0.1\nOrigin: http://x", "forbidden", "--allow-origin"},
 		{&Guard{NoPages: true}, "Host: 127.0.0.1\nOrigin: http://x", "forbidden", ""},
 		{&Guard{}, "Host: x", "forbidden", "--token-file"},
-		{&Guard{Tokens: tokens.Of(tokens.One("ci", "t"))}, "Host: x", "unauthorized", "Authorization: Bearer"},
+		{&Guard{Tokens: file(t, "t")}, "Host: x", "unauthorized", "Authorization: Bearer"},
 	} {
 		w := httptest.NewRecorder()
 		no := c.g.Check(request(t, "GET / HTTP/1.1\n"+c.head))
@@ -207,7 +209,7 @@ func TestCORS(t *testing.T) {
 	}{
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1\nOrigin: http://x", true, "http://x"},
 		{&Guard{Origins: []string{"*"}}, preflight + "127.0.0.1\nOrigin: http://y", true, "http://y"},
-		{&Guard{Origins: []string{"http://x"}, Tokens: tokens.Of(tokens.One("ci", "t"))}, preflight + "farm\nOrigin: http://x", true, "http://x"},
+		{&Guard{Origins: []string{"http://x"}, Tokens: file(t, "t")}, preflight + "farm\nOrigin: http://x", true, "http://x"},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "farm\nOrigin: http://x", false, ""},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1\nOrigin: http://y", false, ""},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1", false, ""},
@@ -239,4 +241,18 @@ func TestCORS(t *testing.T) {
 	if len(may.Headers) != 1 {
 		t.Errorf("what pages may send has become %q", may.Headers)
 	}
+}
+
+// file returns a file of tokens with one.
+func file(t *testing.T, token string) *tokens.File {
+	t.Helper()
+	path := t.TempDir() + "/token"
+	if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := tokens.Open(path, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }

@@ -26,6 +26,7 @@ type lease struct {
 	holder             string
 	by                 *control.Peer // its owner, who requested it
 	user               string        // the name of that user; "": who runs the service, or a token
+	secret             string        // of its address on other machines; "": it has none there
 	waited             time.Duration
 	keepFor            string
 	ttl                time.Duration
@@ -67,6 +68,8 @@ type Request struct {
 	// the pool is configured, and States is the store of the user who names it.
 	State  string
 	States *logins.Store
+	// Inline is a state that the request itself has; nil: none.
+	Inline *logins.State
 
 	// Set by Lease:
 	login *login
@@ -123,6 +126,9 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	defer v.mu.Unlock()
 	p, err := v.find(r.Pool)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.admits(r.By.Token); err != nil {
 		return nil, nil, err
 	}
 	n := queue.Any
@@ -362,6 +368,9 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL,
 		by: r.By, user: r.user, waited: max(0, now.Sub(r.began)), login: r.login,
 		started: now, expires: now.Add(r.TTL), expiresUptime: v.uptime() + r.TTL}
+	if r.By.Token != nil {
+		l.secret = rand.Text()
+	}
 	l.timer = time.AfterFunc(r.TTL, func() {
 		v.end(l.id, "expired", "", false)
 	})

@@ -18,6 +18,9 @@ type login struct {
 	state *logins.State
 }
 
+// inline is the name of a state that a request itself has.
+const inline = "(inline)"
+
 // restoreTimeout bounds how long the cookies of a state take.
 const restoreTimeout = 30 * time.Second
 
@@ -34,6 +37,9 @@ func (v *Service) loadLogin(r Request) (*login, error) {
 		name, store = p.cfg.State, v.States
 	}
 	why := ""
+	if r.Inline != nil {
+		name = inline
+	}
 	if name != "" {
 		why = p.whyNoStateLocked(r.Instance)
 	}
@@ -44,6 +50,8 @@ func (v *Service) loadLogin(r Request) (*login, error) {
 	case why != "":
 		return nil, control.Errorf(control.BadRequest, "cannot lease %s with the state %q: %s", p.describe(r.Instance),
 			name, why)
+	case r.Inline != nil:
+		return &login{name: name, state: r.Inline}, nil
 	case store == nil:
 		return nil, control.Errorf(control.BadConfig, "there is no directory for states: set HOME or XDG_STATE_HOME")
 	}

@@ -24,6 +24,7 @@ type Token struct {
 	Pools []string // that it may lease from; nil: all
 	Max   int      // leases at once; 0: any number
 	Admin bool     // it may do what the operator may
+	Line  int      // where it stands
 	Trust bool     // it may lease whole browsers, which read the files of the service's user
 
 	sum [sha256.Size]byte
@@ -68,6 +69,7 @@ func Parse(text string) ([]Token, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
+		t.Line = n
 		all = append(all, t)
 	}
 	if len(all) == 0 {
@@ -135,13 +137,6 @@ func Open(path string, check func([]Token) error, log *slog.Logger) (*File, erro
 	return f, f.read()
 }
 
-// Of returns tokens that are not followed.
-func Of(all ...Token) *File {
-	f := &File{}
-	f.all.Store(&all)
-	return f
-}
-
 // First returns the first token of a file, for a client.
 func First(path string) (string, error) {
 	b, err := os.ReadFile(path)
@@ -159,9 +154,6 @@ func First(path string) (string, error) {
 	}
 	return "", nil
 }
-
-// One returns a token with a name.
-func One(name, token string) Token { return Token{Name: name, sum: sha256.Sum256([]byte(token))} }
 
 // read reads the file.
 func (f *File) read() error {

@@ -1,10 +1,15 @@
 package tokens
 
 import (
+	"crypto/sha256"
 	"reflect"
 	"strings"
 	"testing"
 )
+
+func one(name, token string, line int) Token {
+	return Token{Name: name, Line: line, sum: sha256.Sum256([]byte(token))}
+}
 
 // A file has a token a line, and a single word is a token, too.
 func TestParse(t *testing.T) {
@@ -14,18 +19,19 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ci := One("ci", "ci-ci-ci-ci-ci-ci")
+	ci := one("ci", "ci-ci-ci-ci-ci-ci", 2)
 	ci.Pools, ci.Max = []string{"chrome", "firefox"}, 20
-	ops := One("ops", "ops-ops-ops-ops-ops")
+	ops := one("ops", "ops-ops-ops-ops-ops", 4)
 	ops.Admin, ops.Trust = true, true
 	if want := []Token{ci, ops}; !reflect.DeepEqual(all, want) {
 		t.Errorf("%+v", all)
 	}
-	f := Of(all...)
+	f := &File{}
+	f.all.Store(&all)
 	if got := f.Find([]string{"x", "ops-ops-ops-ops-ops"}); got == nil || got.Name != "ops" || !f.Has(got) {
 		t.Errorf("found %+v", got)
 	}
-	if f.Find([]string{"", "ci"}) != nil || f.Has(new(One("ci", "another"))) {
+	if f.Find([]string{"", "ci"}) != nil || f.Has(new(one("ci", "another", 2))) {
 		t.Error("a word that is no token is one")
 	}
 	if all, err := Parse(" sesame\n"); err != nil || all[0].Name != "default" {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -39,6 +40,7 @@ import (
 	"btools/lib/sibling"
 	"btools/lib/state"
 	"btools/lib/systemd"
+	"btools/lib/tokens"
 	"btools/lib/wsl"
 )
 
@@ -97,8 +99,18 @@ func Serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	names := func() (all []string) { // until the service is there
+		for _, p := range cfg.Pools {
+			all = append(all, p.Name)
+		}
+		return all
+	}
 	web := &front.Front{Guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())}, Log: c.Log}
-	if web.Guard.Tokens, err = flags.OpenTokens(c, nil); err != nil {
+	if web.Guard.Tokens, err = flags.OpenTokens(c, func(all []tokens.Token) error { return checkPools(all, names()) }); err != nil {
+		return err
+	}
+	public, err := secure(c, web)
+	if err != nil {
 		return err
 	}
 	var httpListener net.Listener
@@ -109,6 +121,9 @@ func Serve(c *cli.Context) error {
 		}
 		defer httpListener.Close()
 		httpURL = "http://" + httpListener.Addr().String()
+		if web.TLS != nil {
+			httpURL = "https://" + httpListener.Addr().String()
+		}
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
@@ -120,10 +135,11 @@ func Serve(c *cli.Context) error {
 	owner.Watch(ctx, stop)
 
 	v := pool.New(cfg, c.Log)
+	names = v.Names
 	hubs := newHubs(c)
 	defer hubs.Close()
 	v.Launch, v.State, v.Dir = launch(c, hubs, force), c.State(), state.NewDir()
-	h := &handler{service: v, states: remote.NewServer(statecommand.Store(c))}
+	h := &handler{service: v, states: remote.NewServer(statecommand.Store(c)), public: public}
 	v.States = h.states.Own()
 	if owner.FD != nil { // the leases of one program, of which it tells itself
 		v.LeaseLevel = slog.LevelDebug
@@ -154,7 +170,7 @@ func Serve(c *cli.Context) error {
 	ready, err := v.Start(serving)
 	reg.Serve(h.serve())
 	if httpListener != nil {
-		go serveHTTP(serving, httpListener, v, web)
+		go serveHTTP(serving, httpListener, h, web)
 	}
 	if err == nil {
 		err = waitForStart(ctx, c, v, ready)
@@ -367,6 +383,7 @@ type handler struct {
 	service *pool.Service
 	reload  func() (pool.Changes, error)
 	states  *remote.Server
+	public  *url.URL // of --public-url; nil: as clients ask
 }
 
 // methods are those of the control socket.
@@ -375,7 +392,7 @@ func (h *handler) methods() *control.Mux {
 	control.Handle(m, api.Status, func(ctx context.Context, p api.Of) (any, error) {
 		return v.StatusFor(callerOf(ctx), p.Pool)
 	})
-	control.Handle(m, api.Hold, h.lease)
+	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) { return h.lease(ctx, p, nil) })
 	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
 		ended := []released{}
 		if p.All {
@@ -426,7 +443,8 @@ func (h *handler) methods() *control.Mux {
 	return m
 }
 
-func (h *handler) lease(ctx context.Context, p api.HoldRequest) (any, error) {
+// lease answers hold, with a state that the request itself has, if not nil.
+func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.State) (any, error) {
 	if err := checkTimes(p.TTL, p.Timeout); err != nil {
 		return nil, err
 	}
@@ -455,7 +473,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest) (any, error) {
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
-		State: set.State, States: login, By: callerOf(ctx)}
+		State: set.State, States: login, Inline: inline, By: callerOf(ctx)}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

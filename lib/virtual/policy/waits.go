@@ -82,5 +82,3 @@ func During(c Command) While {
 	domain, _, _ := strings.Cut(c.Method, ".")
 	return whiles[domain+".*"]
 }
-
-func (w While) String() string { return [...]string{"goes", "waits", "script", "serves", "setup"}[w] }

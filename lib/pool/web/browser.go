@@ -1,0 +1,179 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/control/api"
+	"btools/lib/front"
+	"btools/lib/guard"
+	"btools/lib/pool"
+	"btools/lib/record"
+)
+
+// base returns the address of the server for a client, such as https://pool.example/browsers.
+func (s *Server) base(r *http.Request) string {
+	switch {
+	case s.Public != nil:
+		return strings.TrimSuffix(s.Public.String(), "/")
+	case r.TLS != nil:
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// socket returns the address of a WebSocket for one of HTTP.
+func socket(address string) string { return "ws" + strings.TrimPrefix(address, "http") }
+
+// readdress gives the record of a lease the addresses that it has for a client, and takes out what is of this machine.
+func (s *Server) readdress(r *http.Request, rec *record.Record) {
+	var l record.Lease
+	var i record.Instance
+	rec.Get("lease", &l)
+	if is, err := rec.Get("instance", &i); !is || err != nil {
+		return // it has no browser
+	}
+	at, err := s.Pools.RemoteOf(l.ID)
+	if err != nil {
+		return // it has ended, and so have its addresses
+	}
+	i.HTTPURL = s.base(r) + at.Path
+	_, path, _ := strings.Cut(i.WSURL, at.Local+at.Prefix)
+	i.WSURL = socket(i.HTTPURL) + path
+	i.Host, i.Port, i.PID, i.SupervisorPID, i.UserDataDir = "", 0, 0, 0, ""
+	rec.MustSet("instance", i)
+}
+
+// browser answers a request to the address of a lease, /lease/ID.SECRET.
+func (s *Server) browser(w *front.Response, r *http.Request) error {
+	name, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, pool.RemotePrefix), "/")
+	id, secret, _ := strings.Cut(name, ".")
+	at, err := s.Pools.Enter(id, secret)
+	if err != nil {
+		return err
+	}
+	return s.relay(w, r, at, "/"+path)
+}
+
+// relay relays a request to the endpoint of a lease on this machine, and its addresses in the answer back.
+func (s *Server) relay(w *front.Response, r *http.Request, at pool.Remote, path string) error {
+	if at.Local == "" {
+		return front.Unavailable(control.Errorf(control.Unavailable, "the lease has no browser"))
+	}
+	conn := http.NewResponseController(w)
+	conn.SetReadDeadline(time.Time{})
+	conn.SetWriteDeadline(time.Time{}) // of a download
+	var failed error
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL = &url.URL{Scheme: "http", Host: at.Local, Path: at.Prefix + path, RawQuery: p.In.URL.RawQuery}
+			p.Out.Host = at.Local
+			for _, h := range []string{"Origin", "Referer", "Authorization", "Accept-Encoding"} {
+				p.Out.Header.Del(h)
+			}
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			if strings.HasPrefix(path, "/json") && resp.StatusCode == http.StatusOK {
+				return readdressBody(resp, at.Local+at.Prefix, s.base(r)+at.Path)
+			}
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+	}
+	proxy.ServeHTTP(w, r)
+	return failed
+}
+
+// readdressBody replaces a host:port and path in an answer of DevTools by an address.
+func readdressBody(resp *http.Response, local, address string) error {
+	b, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		return err
+	}
+	at := socket(address)
+	b = bytes.ReplaceAll(b, []byte("ws://"+local), []byte(at))
+	_, bare, _ := strings.Cut(at, "://")
+	scheme := at[:strings.Index(at, ":")] // front ends have it as the name of a parameter
+	b = bytes.ReplaceAll(b, []byte("ws="+local), []byte(scheme+"="+bare))
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(b)))
+	return nil
+}
+
+// connect answers /connect: the WebSocket is a lease, which ends with it.
+func (s *Server) connect(w *front.Response, r *http.Request) error {
+	if !front.IsUpgrade(r) {
+		return guard.Refuse(http.StatusUpgradeRequired, control.BadRequest, "/connect is a WebSocket that is a browser: give "+
+			"its address to connectOverCDP or connect")
+	}
+	a, err := askOf(r.URL.Query())
+	if err != nil {
+		return control.Errorf(control.BadRequest, "%v", err)
+	}
+	deadlines := http.NewResponseController(w)
+	deadlines.SetReadDeadline(time.Time{})
+	deadlines.SetWriteDeadline(time.Time{})
+	_, t := guard.TokenOf(r)
+	ctx, end := context.WithCancel(control.WithPeer(r.Context(), control.ByToken(t)))
+	defer end()
+	rec, err := s.hold(ctx, t, a, api.HoldRequest{Bound: true})
+	if err != nil {
+		return err
+	}
+	var l record.Lease
+	var i record.Instance
+	rec.Get("lease", &l)
+	rec.Get("instance", &i)
+	at, err := s.Pools.RemoteOf(l.ID)
+	if err != nil {
+		return err
+	}
+	_, path, _ := strings.Cut(i.WSURL, at.Local+at.Prefix)
+	r.URL.RawQuery = ""
+	return s.relay(w, r, at, path)
+}
+
+// askOf reads the query of /connect.
+func askOf(q url.Values) (a ask, err error) {
+	for key, values := range q {
+		v := values[len(values)-1]
+		switch key {
+		case "pool":
+			a.Pool = v
+		case "instance":
+			a.Instance = v
+		case "holder":
+			a.Holder = v
+		case "state":
+			a.State, err = json.Marshal(v)
+		case "timeout":
+			err = a.Timeout.parse(v)
+		case "ttl":
+			err = a.TTL.parse(v)
+		default:
+			err = errUnknown(key)
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+type errUnknown string
+
+// Error returns the message.
+func (e errUnknown) Error() string {
+	return "/connect has no parameter " + strconv.Quote(string(e)) +
+		": it has pool, instance, timeout, ttl, state, holder and token"
+}

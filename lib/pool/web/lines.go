@@ -1,0 +1,93 @@
+package web
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/tokens"
+)
+
+// maxLine is how many requests of a token wait for one of its leases to end.
+const maxLine = 1000
+
+// lines are those of the tokens that may have some leases at once: their requests wait here first, in their order. The
+// zero value is empty.
+type lines struct {
+	mu sync.Mutex
+	of map[string]*line // by the token's name
+}
+
+// line is the requests of a token.
+type line struct {
+	leases  int // that it has, or that wait in the pool's queue
+	waiting []chan struct{}
+}
+
+// enter waits until a token may have another lease, for at most some time or until the context ends. The function ends
+// the lease's place.
+func (l *lines) enter(ctx context.Context, t *tokens.Token, most time.Duration) (leave func(), err error) {
+	l.mu.Lock()
+	if l.of == nil {
+		l.of = map[string]*line{}
+	}
+	x := l.of[t.Name]
+	if x == nil {
+		x = &line{}
+		l.of[t.Name] = x
+	}
+	leave = sync.OnceFunc(func() { l.leave(t, x) })
+	switch {
+	case t.Max == 0 || x.leases < t.Max && len(x.waiting) == 0:
+		x.leases++
+		l.mu.Unlock()
+		return leave, nil
+	case len(x.waiting) >= maxLine:
+		l.mu.Unlock()
+		return nil, control.Errorf(control.QueueFull, "%d requests of the token %s wait already", maxLine, t.Name)
+	case most <= 0:
+		l.mu.Unlock()
+		return nil, errMany(t)
+	}
+	turn := make(chan struct{})
+	x.waiting = append(x.waiting, turn)
+	l.mu.Unlock()
+	over := time.NewTimer(most)
+	defer over.Stop()
+	select {
+	case <-turn:
+		return leave, nil
+	case <-over.C:
+		err = errMany(t)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := slices.Index(x.waiting, turn); k >= 0 {
+		x.waiting = slices.Delete(x.waiting, k, k+1)
+		return nil, err
+	}
+	return leave, nil // its turn came just now
+}
+
+func errMany(t *tokens.Token) error {
+	return control.Errorf(control.LeaseTimeout, "the token %s has the %d leases that it may have at once", t.Name, t.Max)
+}
+
+// leave ends the place of a lease, which the next request gets.
+func (l *lines) leave(t *tokens.Token, x *line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x.leases--
+	for len(x.waiting) > 0 && (t.Max == 0 || x.leases < t.Max) {
+		x.leases++
+		close(x.waiting[0])
+		x.waiting = x.waiting[1:]
+	}
+	if x.leases == 0 && len(x.waiting) == 0 && l.of[t.Name] == x {
+		delete(l.of, t.Name)
+	}
+}

@@ -1,0 +1,305 @@
+// Package web leases browsers to clients on other machines by HTTP: requests for leases, WebSockets that are a lease, and
+// the addresses of leases. Whose a lease is and what a token may lease is the pool's to say.
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/control/api"
+	"btools/lib/front"
+	"btools/lib/guard"
+	"btools/lib/logins"
+	"btools/lib/pool"
+	"btools/lib/record"
+	"btools/lib/settings"
+	"btools/lib/tokens"
+)
+
+// Server answers the requests of clients. Set its fields before use.
+type Server struct {
+	Pools *pool.Service
+	// Lease answers hold, with a state that the request itself has, if not nil.
+	Lease func(ctx context.Context, r api.HoldRequest, inline *logins.State) (any, error)
+	// Call answers the other methods.
+	Call control.Handler
+	// Public is the address of the server as clients know it; nil: that at which they ask.
+	Public *url.URL
+
+	lines lines
+}
+
+const (
+	// maxBody bounds the body of a request, in bytes: a state may be in it.
+	maxBody = 1 << 20
+	// writeBound is how long a client may take to read an answer.
+	writeBound = 30 * time.Second
+)
+
+// Routes returns those of the server, for a front whose guard asks for tokens.
+func (s *Server) Routes() []front.Route {
+	byPath := func(*http.Request) *guard.Guard { return &guard.Guard{NoPages: true, AnyHost: true} }
+	return []front.Route{
+		{Path: "/lease", Answer: s.post(s.lease)},
+		{Path: "/renew", Answer: s.post(s.renew)},
+		{Path: "/release", Answer: s.post(s.release)},
+		{Path: "/leases", Get: true, Answer: s.leases},
+		{Path: "/connect", Get: true, Answer: s.connect},
+		{Path: pool.RemotePrefix, Guard: byPath, Answer: s.browser}, // the path has a secret
+	}
+}
+
+// post returns an answer to POST requests with a body of JSON, whose context is that of the client.
+func (s *Server) post(answer func(*front.Response, *http.Request, *tokens.Token) error,
+) func(*front.Response, *http.Request) error {
+	return func(w *front.Response, r *http.Request) error {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", "POST")
+			return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with POST, not %s",
+				r.URL.Path, r.Method)
+		}
+		_, t := guard.TokenOf(r)
+		return answer(w, r.WithContext(control.WithPeer(r.Context(), control.ByToken(t))), t)
+	}
+}
+
+// read reads the body of a request, a JSON object with known members.
+func read(r *http.Request, into any) error {
+	b, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "the body has more than %d bytes", maxBody)
+	case err != nil:
+		return control.Errorf(control.BadRequest, "cannot read the body: %v", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return control.Errorf(control.BadRequest, "the body is not a JSON object as it should be: %v", err)
+	}
+	if d.More() {
+		return control.Errorf(control.BadRequest, "after the body's JSON object comes more")
+	}
+	return nil
+}
+
+// duration is one as on the command line, such as 30s.
+type duration struct{ *time.Duration }
+
+// UnmarshalJSON reads it.
+func (d *duration) UnmarshalJSON(b []byte) error {
+	var text string
+	if err := json.Unmarshal(b, &text); err != nil {
+		return errors.New(`a duration is a string such as "30s"`)
+	}
+	return d.parse(text)
+}
+
+func (d *duration) parse(text string) error {
+	v, err := time.ParseDuration(text)
+	if err != nil || v < 0 || v > settings.MaxDuration {
+		return fmt.Errorf(`%q is no duration such as "30s", up to %v`, text, settings.MaxDuration)
+	}
+	d.Duration = &v
+	return nil
+}
+
+// ms returns the milliseconds, nil for none.
+func (d duration) ms() *int64 {
+	if d.Duration == nil {
+		return nil
+	}
+	return new(d.Milliseconds())
+}
+
+// ask is a request for a lease: the body of /lease, or the query of /connect.
+type ask struct {
+	Pool     string          `json:"pool"`
+	Instance string          `json:"instance"`
+	Timeout  duration        `json:"timeout"`
+	TTL      duration        `json:"ttl"`
+	State    json.RawMessage `json:"state"` // the name of one, or a state
+	Holder   string          `json:"holder"`
+}
+
+// hold leases an instance for a token, whose line it waits in first. The context is that of the client.
+func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldRequest) (*record.Record, error) {
+	if a.Pool == "" {
+		a.Pool = pool.PoolOf(t)
+	}
+	r.Pool, r.Instance, r.Holder = a.Pool, a.Instance, a.Holder
+	if ms := a.TTL.ms(); ms != nil {
+		r.TTL = *ms
+	}
+	var inline *logins.State
+	var name string
+	switch {
+	case len(a.State) == 0 || json.Unmarshal(a.State, &name) == nil && name != "":
+	default:
+		state, dropped, err := logins.Parse(a.State)
+		if err == nil && len(dropped) > 0 {
+			err = fmt.Errorf("it has %s, which cannot be restored", strings.Join(dropped, ", "))
+		}
+		if err != nil {
+			return nil, control.Errorf(control.BadRequest, "cannot use the state: %v", err)
+		}
+		inline = state
+	}
+	if name != "" {
+		b, _ := json.Marshal(map[string]string{"state": name})
+		if err := json.Unmarshal(b, &r.Settings); err != nil {
+			return nil, control.Errorf(control.BadRequest, "%v", err)
+		}
+	}
+	most, err := s.Pools.LeaseTimeout(a.Pool)
+	if err != nil {
+		return nil, err
+	}
+	if a.Timeout.Duration != nil {
+		most = *a.Timeout.Duration
+	}
+	began := time.Now()
+	leave, err := s.lines.enter(ctx, t, most)
+	if err != nil {
+		return nil, err
+	}
+	r.Timeout = new(max(0, most-time.Since(began)).Milliseconds())
+	got, err := finish(s.Lease(ctx, r, inline))
+	if err != nil {
+		leave()
+		if name != "" && control.ErrorOf(err).Code == control.Unavailable {
+			return nil, guard.Refuse(http.StatusNotFound, control.Unavailable, "the service has no state %q", name)
+		}
+		return nil, err
+	}
+	rec := got.(*record.Record)
+	var l record.Lease
+	rec.Get("lease", &l)
+	at, err := s.Pools.RemoteOf(l.ID)
+	if err != nil { // it has ended already
+		leave()
+		return nil, err
+	}
+	go func() {
+		<-at.Ended
+		leave()
+	}()
+	return rec, nil
+}
+
+// finish waits for an answer that comes later.
+func finish(result any, err error) (any, error) {
+	switch later := result.(type) {
+	case control.Later:
+		return later()
+	case control.Begun:
+		return later.Later()
+	}
+	return result, err
+}
+
+// lease answers /lease. A lease of which its client cannot be told is released.
+func (s *Server) lease(w *front.Response, r *http.Request, t *tokens.Token) error {
+	var a ask
+	if err := read(r, &a); err != nil {
+		return err
+	}
+	conn := http.NewResponseController(w)
+	conn.SetReadDeadline(time.Time{}) // its turn may take long; the end of the connection is noticed
+	conn.SetWriteDeadline(time.Time{})
+	ctx, done := context.WithCancel(r.Context())
+	defer done()
+	rec, err := s.hold(ctx, t, a, api.HoldRequest{Confirm: true})
+	if err != nil {
+		return err
+	}
+	var l record.Lease
+	rec.Get("lease", &l)
+	s.readdress(r, rec)
+	conn.SetWriteDeadline(time.Now().Add(writeBound))
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	if _, err = w.Write(rec.Line()); err == nil {
+		err = conn.Flush()
+	}
+	if err == nil {
+		s.call(ctx, string(api.Renew), api.RenewRequest{Of: api.Of{Lease: l.ID}, Confirm: true}) // unless it has ended
+	}
+	return nil // the lease ends with done unless it is confirmed
+}
+
+// call calls a method of the control socket.
+func (s *Server) call(ctx context.Context, method string, params any) (any, error) {
+	b, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	return finish(s.Call(ctx, method, b))
+}
+
+// renew answers /renew.
+func (s *Server) renew(w *front.Response, r *http.Request, _ *tokens.Token) error {
+	var p struct {
+		Lease string   `json:"lease"`
+		TTL   duration `json:"ttl"`
+	}
+	if err := read(r, &p); err != nil {
+		return err
+	}
+	q := api.RenewRequest{Of: api.Of{Lease: p.Lease}}
+	if ms := p.TTL.ms(); ms != nil {
+		q.TTL = *ms
+	}
+	got, err := s.call(r.Context(), string(api.Renew), q)
+	if err != nil {
+		return err
+	}
+	rec := got.(*record.Record)
+	s.readdress(r, rec)
+	return answer(w, rec)
+}
+
+// release answers /release.
+func (s *Server) release(w *front.Response, r *http.Request, _ *tokens.Token) error {
+	var p struct {
+		Lease string `json:"lease"`
+		All   bool   `json:"all"`
+	}
+	if err := read(r, &p); err != nil {
+		return err
+	}
+	got, err := s.call(r.Context(), string(api.Release), api.Of{Lease: p.Lease, All: p.All})
+	if err != nil {
+		return err
+	}
+	return answer(w, got)
+}
+
+// leases answers /leases.
+func (s *Server) leases(w *front.Response, r *http.Request) error {
+	_, t := guard.TokenOf(r)
+	all := s.Pools.LeasesOf(t)
+	for _, rec := range all {
+		s.readdress(r, rec)
+	}
+	return answer(w, all)
+}
+
+func answer(w http.ResponseWriter, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Write(append(b, '\n'))
+	return nil
+}
