@@ -45,7 +45,7 @@ func (s *bidiSession) run(left func(), cut <-chan struct{}) (over bool) {
 	}()
 	go func() {
 		defer close(up)
-		pass(s.toBrowser, s.toClient)
+		websocket.Pass(s.toBrowser, s.toClient)
 	}()
 	select {
 	case <-up:
@@ -94,7 +94,7 @@ func (s *bidiSession) relayDown() {
 			if errors.As(err, &closed) && closed.Code == websocket.Normal {
 				s.setEnded() // it does after session.end, a client's or ours
 			}
-			passEnd(s.toClient, err)
+			websocket.EndAs(s.toClient, err)
 			return
 		}
 		if b, err := m.Peek(websocket.MaxPeek); err == nil && len(b) < websocket.MaxPeek {

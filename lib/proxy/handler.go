@@ -402,7 +402,8 @@ func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, re
 	}
 	client, browser := t.messages()
 	if !t.bidi {
-		t.relay(client, browser)
+		websocket.Join(client, browser)
+		t.close()
 	} else if s := (&bidiSession{tunnel: t, toClient: client, toBrowser: browser, ended: make(chan struct{})}); !s.run(
 		func() { p.backend.markClientGone(t) }, g.end) {
 		p.Log.Debug(SessionLeft.Error(), "instance", g.browser.Instance.ID)

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"io"
 	"math"
 	"net"
@@ -68,46 +67,6 @@ func (t *tunnel) messages() (client, browser *websocket.Conn) {
 		browser.Trace = func(_ bool, m []byte, size int64) { t.record(false, m, size) }
 	}
 	return client, browser
-}
-
-// relay relays messages in both directions until one side ends, and ends the other
-// one alike.
-func (t *tunnel) relay(client, browser *websocket.Conn) {
-	defer t.close()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		passEnd(browser, pass(browser, client))
-	}()
-	passEnd(client, pass(client, browser))
-	<-done
-}
-
-// pass relays messages until one of the connections has ended, and returns why.
-func pass(to, from *websocket.Conn) error {
-	for {
-		m, err := from.Next()
-		if err == nil {
-			err = to.Relay(m)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// passEnd ends a connection as the one ended that it was relayed from.
-func passEnd(to *websocket.Conn, err error) {
-	var closed *websocket.CloseError
-	var wrong *websocket.ProtocolError
-	switch {
-	case errors.As(err, &closed):
-		to.Close(closed.Code, closed.Reason)
-	case errors.As(err, &wrong):
-		to.Close(wrong.Code, wrong.Reason)
-	default:
-		to.Close(websocket.Abnormal, "")
-	}
 }
 
 // closeClient closes the client's side. The browser's side of a BiDi session is
