@@ -1,28 +1,19 @@
 package shell
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
+	"btools/lib/background"
 	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/state"
-	"btools/lib/tail"
 )
-
-// Ready is the line that a service prints when it can be called.
-const Ready = "ready"
-
-// patience is how long services may take that end before they are called.
-const patience = 10 * time.Second
 
 // Client makes calls.
 type Client struct {
@@ -43,7 +34,7 @@ var ErrNoService = errors.New("no service of bmcp call runs")
 // Do sends a request to the service that has the session, and starts a new service if the old one is stopping.
 func (c *Client) Do(ctx context.Context, method string, params, result any) (err error) {
 	hops := 0
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(background.Patience); time.Now().Before(end); {
 		if c.conn == nil {
 			if c.conn, err = c.connect(ctx); err != nil {
 				return err
@@ -149,36 +140,24 @@ func (c *Client) Close() {
 // connect connects to the service that has the session, if that is known; else to that of the call, or, if it does not
 // run, to one that may have the session. If none may, it starts that of the call.
 func (c *Client) connect(ctx context.Context) (*control.Client, error) {
-	for end := time.Now().Add(patience); ; {
-		if c.to != "" {
-			conn, err := control.Dial(ctx, c.to)
-			if !client.IsGone(err) {
-				return conn, err
-			}
-			c.to = ""
-		}
-		conn, err := control.Dial(ctx, c.Own)
+	if c.to != "" {
+		conn, err := control.Dial(ctx, c.to)
 		if !client.IsGone(err) {
 			return conn, err
 		}
-		if conn := c.another(ctx); conn != nil {
-			return conn, nil
-		}
-		if c.Start == nil {
-			return nil, ErrNoService
-		}
-		if err := c.start(ctx); err != nil {
-			// Another one may have been first.
-			if conn, again := control.Dial(ctx, c.Own); again == nil {
-				return conn, nil
-			}
-			var e *exit.Error
-			if !errors.As(err, &e) || e.Code != exit.TryAgain || time.Now().After(end) || ctx.Err() != nil {
-				return nil, err
-			}
-			time.Sleep(10 * time.Millisecond) // it is about to listen, or to end
-		}
+		c.to = ""
 	}
+	conn, err := control.Dial(ctx, c.Own)
+	if !client.IsGone(err) {
+		return conn, err
+	}
+	if conn := c.another(ctx); conn != nil {
+		return conn, nil
+	}
+	if c.Start == nil {
+		return nil, ErrNoService
+	}
+	return background.Connect(ctx, c.Own, "bmcp call", c.Start)
 }
 
 // another connects to a service that has not been asked whether it has the session, nil if there is none.
@@ -200,50 +179,4 @@ func (c *Client) another(ctx context.Context) *control.Client {
 		}
 	}
 	return nil
-}
-
-// start starts a service, and returns when it can be called.
-func (c *Client) start(ctx context.Context) error {
-	cmd, err := c.Start()
-	if err != nil {
-		return err
-	}
-	out, theirOut, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	defer theirOut.Close()
-	messages, theirMessages, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer messages.Close()
-	defer theirMessages.Close()
-	cmd.Stdout, cmd.Stderr = theirOut, theirMessages
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("cannot start the service of bmcp call: %w", err)
-	}
-	theirOut.Close()
-	theirMessages.Close()
-	defer context.AfterFunc(ctx, func() { out.Close() })()
-	said := make(chan string, 1)
-	go func() {
-		var all strings.Builder
-		for lines := bufio.NewScanner(messages); lines.Scan(); {
-			all.WriteString(lines.Text() + "\n")
-		}
-		said <- all.String()
-	}()
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	if strings.TrimSpace(line) == Ready {
-		return cmd.Process.Release()
-	}
-	if ctx.Err() != nil { // it runs on, for others
-		cmd.Process.Release()
-		return context.Cause(ctx)
-	}
-	err = cmd.Wait()
-	return &exit.Error{Code: max(cmd.ProcessState.ExitCode(), exit.Failed),
-		Err: fmt.Errorf("the service of bmcp call does not start (%v): %s", err, strings.Join(tail.Text(<-said), "\n"))}
 }

@@ -24,6 +24,7 @@ import (
 
 	"btools/lib/agent/source"
 	"btools/lib/agent/toolline"
+	"btools/lib/background"
 	"btools/lib/cli"
 	"btools/lib/client"
 	"btools/lib/control"
@@ -77,7 +78,7 @@ func Service(c *cli.Context) error {
 		return err
 	}
 	reg.Serve(s.Methods().Serve)
-	fmt.Fprintln(c.Stdout, shell.Ready)
+	fmt.Fprintln(c.Stdout, background.Ready)
 	<-ctx.Done()
 	s.Quit()
 	ended := make(chan error, 1)
@@ -274,15 +275,11 @@ func callClient(c *cli.Context, t *shell.Target, start bool) (*shell.Client, err
 	cl := &shell.Client{Store: c.State(), Own: t.Own}
 	if start {
 		cl.Start = func() (*exec.Cmd, error) {
-			path, err := proc.Executable()
+			cmd, err := background.Command("bmcp", "calls", "--log-level="+c.String("log-level"), name)
 			if err != nil {
 				return nil, err
 			}
-			proc.HideInherited() // a shell's lock, such as that of flock, is not the service's
-			cmd := exec.Command(path, "calls", "--log-level="+c.String("log-level"), name)
-			cmd.Args[0] = "bmcp"
-			cmd.Dir, cmd.SysProcAttr = a.Dir, proc.Detached()
-			cmd.Env = append(a.Env, "BTOOLS_STATE="+c.State().Path())
+			cmd.Dir, cmd.Env = a.Dir, append(a.Env, "BTOOLS_STATE="+c.State().Path())
 			return cmd, nil
 		}
 	}
