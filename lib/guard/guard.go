@@ -30,6 +30,9 @@ type Guard struct {
 	// Browsers, if not nil, are refused, unless Origins allow the page. The server of
 	// the requests has ConnContext.
 	Browsers *Browsers
+	// Page says that the port has a page of its own: it may load its parts and open WebSockets, a link on another
+	// page may lead to it, and Browsers are refused whatever they ask for.
+	Page bool
 	// User, if not nil, returns the user of this machine whose programs may connect,
 	// besides this program's own user and root. The server of the requests has
 	// ConnContext.
@@ -65,6 +68,9 @@ const (
 // with an Origin, any other request with a Sec-Fetch-Site. By DNS rebinding a
 // page can pretend to have our origin, but then the Host is a name.
 func (g *Guard) Check(r *http.Request) *Refusal {
+	if g.Page {
+		return g.checkPage(r)
+	}
 	if g.Tokens != nil {
 		t := g.Tokens.Find(given(r))
 		if t == nil {

@@ -75,6 +75,41 @@ func TestOnlyThisMachine(t *testing.T) {
 	}
 }
 
+// A port with a page of its own lets the page alone open WebSockets, and other pages lead to it, and nothing more.
+func TestPage(t *testing.T) {
+	const own, opened = "Host: 127.0.0.1:1\nOrigin: http://127.0.0.1:1", "\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: "
+	for head, want := range map[string]int{
+		"/list HTTP/1.1\n" + own + upgrade:                                                      0,
+		"/list HTTP/1.1\n" + own + "\nSec-Fetch-Site: same-origin" + upgrade:                    0,
+		"/list HTTP/1.1\n" + own + "\nSec-Fetch-Site: same-site" + upgrade:                      403,
+		"/list HTTP/1.1\nHost: localhost:1\nOrigin: http://localhost:1" + upgrade:               0,
+		"/list HTTP/1.1\nHost: 127.0.0.1:1" + upgrade:                                           403,
+		"/list HTTP/1.1\nHost: 127.0.0.1:1\nOrigin: http://127.0.0.1:2" + upgrade:               403,
+		"/list HTTP/1.1\nHost: 127.0.0.1:1\nOrigin: http://localhost:1" + upgrade:               403,
+		"/list HTTP/1.1\nHost: 127.0.0.1:1\nOrigin: https://127.0.0.1:1" + upgrade:              403,
+		"/list HTTP/1.1\nHost: 127.0.0.1:1\nOrigin: null" + upgrade:                             403,
+		"/list HTTP/1.1\n" + own + "\nOrigin: http://127.0.0.1:1" + upgrade:                     403,
+		"/list HTTP/1.1\nHost: evil.example\nOrigin: http://evil.example" + upgrade:             403,
+		"/list HTTP/1.1\nHost: 127.0.0.1.nip.io\nOrigin: http://127.0.0.1.nip.io" + upgrade:     403,
+		"/list HTTP/1.1\nHost: [::ffff:127.0.0.1]\nOrigin: http://[::ffff:127.0.0.1]" + upgrade: 403,
+		"/list HTTP/1.1\nHost: 0.0.0.0:1\nOrigin: http://0.0.0.0:1" + upgrade:                   403,
+
+		"/ HTTP/1.1\nHost: 127.0.0.1:1":                                                       0,
+		"/ HTTP/1.1\nHost: 127.0.0.1:1\nSec-Fetch-Site: none":                                 0,
+		"/app.js HTTP/1.1\nHost: 127.0.0.1:1\nSec-Fetch-Site: same-origin":                    0,
+		"/app.js HTTP/1.1\nHost: 127.0.0.1:1\nSec-Fetch-Site: cross-site":                     403,
+		"/app.js HTTP/1.1\nHost: 127.0.0.1:1\nOrigin: http://evil.example":                    403,
+		"/ HTTP/1.1\nHost: evil.example":                                                      403,
+		"/ HTTP/1.1\nHost: 127.0.0.1:1\nSec-Fetch-Site: cross-site":                           403,
+		"/ HTTP/1.1\nHost: 127.0.0.1:1\nSec-Fetch-Site: cross-site" + opened + "document":     0,
+		"/?a HTTP/1.1\nHost: 127.0.0.1:1\nSec-Fetch-Site: cross-site" + opened + "document":   403,
+		"/list HTTP/1.1\nHost: 127.0.0.1:1\nSec-Fetch-Site: cross-site" + opened + "document": 403,
+		"/ HTTP/1.1\nHost: 127.0.0.1:1\nSec-Fetch-Site: cross-site" + opened + "iframe":       403,
+	} {
+		check(t, &Guard{Page: true}, "GET "+head, want)
+	}
+}
+
 // Pages of the origins that are named may ask, alone.
 func TestAllowedOrigins(t *testing.T) {
 	const good, host = "http://good.example", "GET / HTTP/1.1\nHost: 127.0.0.1\nOrigin: "
