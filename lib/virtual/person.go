@@ -20,6 +20,7 @@ import (
 type Person struct {
 	Who  string // as others are told
 	Tile bool   // a small picture among others
+	View bool   // may not take control
 }
 
 // maxPersons is how many persons look at a session at once: each has a screencast of its own.
@@ -96,6 +97,10 @@ func (k *Client) take(c policy.Command) {
 	switch {
 	case k.person == nil || k.person.Tile:
 		k.refuse(c, policy.NotAllowed())
+		return
+	case k.person.View:
+		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "whoever has this address may look only: "+
+			"bproxy view --control prints one that may take control"))
 		return
 	case len(p.Holder) < minHolder:
 		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "holder is a random text of at least %d characters", minHolder))

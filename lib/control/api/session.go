@@ -10,11 +10,14 @@ import (
 	"btools/lib/record"
 )
 
-// AttachRequest is the request of a person who looks at a session.
+// AttachRequest is the request of a person who looks at a session, a lease of bpool or a browser of a hub.
 type AttachRequest struct {
-	Session string `json:"session"`
-	Who     string `json:"who"`            // as others are told
-	Tile    bool   `json:"tile,omitempty"` // a small picture among others
+	Session  string `json:"session,omitempty"`
+	Lease    string `json:"lease,omitempty"`
+	Instance string `json:"instance,omitempty"`
+	Who      string `json:"who"`            // as others are told
+	Tile     bool   `json:"tile,omitempty"` // a small picture among others
+	View     bool   `json:"view,omitempty"` // the person may not take control
 }
 
 // Attached is its answer.
@@ -56,11 +59,19 @@ func begin(called string) string {
 	return called[:maxCalled-sum] + fmt.Sprintf("%x", sha256.Sum256([]byte(called)))[:sum]
 }
 
+// Called returns the name of a session without the end that nobody is to guess.
+func Called(name string) string {
+	at := len(name) - secret
+	if at > 0 && name[at] == '-' && strings.Trim(name[at+1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "" {
+		return name[:at]
+	}
+	return name
+}
+
 // IsCalled reports whether a session has a name, or is what people call so.
 func (s *Session) IsCalled(name string) bool {
-	at := len(s.Name) - secret
-	return s.Name == name || at > 0 && s.Name[:at] == begin(name) && s.Name[at] == '-' &&
-		strings.Trim(s.Name[at+1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+	called := Called(s.Name)
+	return s.Name == name || called != s.Name && called == begin(name)
 }
 
 // Hibernation is what a session, or the instance of a lease that has one, says of it.

@@ -181,7 +181,7 @@ func (s *service) attach(_ context.Context, r api.AttachRequest) (any, error) {
 		return nil, err
 	}
 	return control.Taken{Answer: api.Attached{Lock: true}, Do: func(ctx context.Context, c net.Conn) {
-		seen.Attach(ctx, websocket.New(c, false, nil), virtual.Person{Who: r.Who, Tile: r.Tile})
+		seen.Attach(ctx, websocket.New(c, false, nil), virtual.Person{Who: r.Who, Tile: r.Tile, View: r.View})
 	}}, nil
 }
 
