@@ -121,6 +121,22 @@ func (f *File) DropCalls(process proc.Identity) {
 	f.Calls = slices.DeleteFunc(f.Calls, func(s CallService) bool { return s.Process == process })
 }
 
+// ViewService is the service of bproxy view.
+type ViewService struct {
+	Process proc.Identity `json:"process"`
+	Control string        `json:"control"`
+}
+
+// SetView lists the service, in the place of an earlier one at its socket.
+func (f *File) SetView(s ViewService) {
+	f.Views = append(slices.DeleteFunc(f.Views, func(o ViewService) bool { return o.Control == s.Control }), s)
+}
+
+// DropView removes the process's entry.
+func (f *File) DropView(process proc.Identity) {
+	f.Views = slices.DeleteFunc(f.Views, func(s ViewService) bool { return s.Process == process })
+}
+
 // Opened are the tabs that a program has open in a browser of somebody else.
 type Opened struct {
 	Process proc.Identity `json:"process"`
@@ -166,6 +182,7 @@ func (f *File) tidyServices() {
 	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool { return drop(p.Process, p.Control, p.Dir) })
 	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return drop(p.Process, p.Control, p.Dir) })
 	f.Calls = slices.DeleteFunc(f.Calls, func(s CallService) bool { return drop(s.Process, s.Control, "") })
+	f.Views = slices.DeleteFunc(f.Views, func(s ViewService) bool { return drop(s.Process, s.Control, "") })
 }
 
 // dead reports whether a service has ended; its socket goes then.

@@ -31,6 +31,7 @@ type File struct {
 	Proxies   []Proxy       `json:"proxies"`
 	Pools     []PoolService `json:"pools"`
 	Calls     []CallService `json:"calls,omitempty"`
+	Views     []ViewService `json:"views,omitempty"`
 	Opened    []Opened      `json:"opened,omitempty"`
 	Ports     []Port        `json:"ports"`
 	Exits     []Exit        `json:"exits"`
@@ -199,7 +200,7 @@ type member struct {
 // members are those of the file that this program knows, the version first.
 func (f *File) members() []member {
 	return []member{{"v", &f.V}, {"instances", &f.Instances}, {"proxies", &f.Proxies}, {"pools", &f.Pools},
-		{"calls", &f.Calls}, {"opened", &f.Opened}, {"ports", &f.Ports}, {"exits", &f.Exits}}
+		{"calls", &f.Calls}, {"views", &f.Views}, {"opened", &f.Opened}, {"ports", &f.Ports}, {"exits", &f.Exits}}
 }
 
 func (f *File) bytes() []byte {
@@ -213,6 +214,9 @@ func (f *File) bytes() []byte {
 	out.MustSet("pools", notNil(f.Pools))
 	if len(f.Calls) > 0 || out.Raw("calls") != nil { // which an earlier version does not know
 		out.MustSet("calls", notNil(f.Calls))
+	}
+	if len(f.Views) > 0 || out.Raw("views") != nil {
+		out.MustSet("views", notNil(f.Views))
 	}
 	if len(f.Opened) > 0 || out.Raw("opened") != nil {
 		out.MustSet("opened", notNil(f.Opened))
