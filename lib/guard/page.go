@@ -12,7 +12,8 @@ func (g *Guard) checkPage(r *http.Request) *Refusal {
 		return no
 	}
 	if !loopbackHost(r.Host) {
-		return Refuse(http.StatusForbidden, Forbidden, "the Host %q is neither a loopback address nor localhost", r.Host)
+		return Refuse(http.StatusForbidden, Forbidden, "the Host %q is neither a loopback address nor localhost",
+			r.Host)
 	}
 	origins := r.Header.Values("Origin")
 	isOwn := len(origins) == 1 && origins[0] == "http://"+r.Host
@@ -23,7 +24,8 @@ func (g *Guard) checkPage(r *http.Request) *Refusal {
 	if site == "" || site == "none" || site == "same-origin" || isOpened(r) {
 		return nil
 	}
-	return Refuse(http.StatusForbidden, Forbidden, "requests of other web pages are refused (Sec-Fetch-Site is %q)", site)
+	return Refuse(http.StatusForbidden, Forbidden, "requests of other web pages are refused (Sec-Fetch-Site is %q)",
+		site)
 }
 
 // isOpened reports whether a request loads the page as that of a tab: a link leads to it, say.
