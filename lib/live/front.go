@@ -221,7 +221,7 @@ func (f *Front) sessions(ctx context.Context) ([]sources.Session, error) {
 	if time.Since(f.looked) < look*9/10 {
 		return f.all, nil
 	}
-	all, err := sources.All(ctx, f.Store)
+	all, err := sources.All(ctx, f.Store, f.all)
 	if err == nil {
 		f.all, f.looked = all, time.Now()
 	}

@@ -11,8 +11,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -405,6 +408,62 @@ func TestTokensEnd(t *testing.T) {
 	})
 }
 
+// The service ends some time after its last page, and does not while one is open.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := false
+		f := &Front{Unused: func() { ended = true }, ctx: t.Context()}
+		f.enter()
+		f.enter()
+		f.leave()
+		time.Sleep(2 * Idle)
+		f.leave()
+		time.Sleep(Idle - time.Second)
+		f.enter()
+		time.Sleep(2 * Idle)
+		f.leave()
+		time.Sleep(Idle - time.Second)
+		if synctest.Wait(); ended {
+			t.Error("it ends before its time")
+		}
+		time.Sleep(2 * time.Second)
+		if synctest.Wait(); !ended {
+			t.Error("it does not end")
+		}
+	})
+}
+
+// A program of another user of the machine, which sends no token, gets nothing; nor does it with our Origin.
+func TestOtherUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 || runtime.GOOS != "linux" {
+		t.Skip("it runs a program as another user")
+	}
+	_, base := newFront(t, newStore(t))
+	host, port, _ := net.SplitHostPort(strings.TrimPrefix(base, "http://"))
+	message := `{"token":"","who":"x"}`
+	script := fmt.Sprintf(`exec 3<>/dev/tcp/%[1]s/%[2]s
+printf 'GET /list HTTP/1.1\r\nHost: %[1]s:%[2]s\r\nOrigin: %[3]s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n' >&3
+printf 'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n' >&3
+printf '\x81\x%02[5]x\0\0\0\0%[4]s' >&3
+cat <&3`, host, port, base, message, 0x80|len(message))
+	as := func(uid uint32) string {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "timeout", "1", "bash", "-c", script)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	if out := as(65534); !strings.Contains(out, "run bproxy view") || strings.Contains(out, "sessions") {
+		t.Errorf("another user gets %q", out)
+	}
+	if out := as(0); !strings.Contains(out, `{"sessions":[]}`) {
+		t.Errorf("this user gets %q", out)
+	}
+}
+
 // A WebSocket that does not say at once who it is ends, and one that says too much.
 func TestFirstMessage(t *testing.T) {
 	t.Parallel()
@@ -436,7 +495,7 @@ func TestList(t *testing.T) {
 	hangs := newProgram(t, store, "hangs")
 	hangs.hangs = true
 	one := newProgram(t, store, "one", api.Session{Name: "a", Stats: api.Stats{TabCount: 2, IdleSeconds: 7}})
-	newProgram(t, store, "two", api.Session{Name: "a"}, api.Session{Name: api.NameOf("shop")})
+	two := newProgram(t, store, "two", api.Session{Name: "a"}, api.Session{Name: api.NameOf("shop")})
 	_, base := newFront(t, store)
 	begun := time.Now()
 	p, a := greet(t, base, "/list", "")
@@ -463,6 +522,15 @@ func TestList(t *testing.T) {
 	p.next(&a)
 	if got := fmt.Sprint(keys()); got != "[a new shop]" || time.Since(begun) > 3*time.Second {
 		t.Errorf("%s after %v", got, time.Since(begun))
+	}
+	one.set(api.Session{Name: "newer"}) // which it does not tell
+	one.mu.Lock()
+	one.hangs = true
+	one.mu.Unlock()
+	two.set()
+	p.next(&a)
+	if got := fmt.Sprint(keys()); got != "[new]" {
+		t.Errorf("%s, while a program hangs", got)
 	}
 	if err := store.Update(t.Context(), func(f *state.File) error {
 		f.Proxies = nil

@@ -139,7 +139,7 @@ func (s *Service) open(ctx context.Context, r OpenRequest) (any, error) {
 	return control.Later(func() (any, error) {
 		key := ""
 		if r.Session != "" {
-			all, err := sources.All(ctx, s.Store)
+			all, err := sources.All(ctx, s.Store, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// patience is how long a program may take to tell its sessions: one that hangs is left out.
+	// patience is how long a program may take to tell its sessions.
 	patience = time.Second
 	// attachTimeout is how long a program may take to let a person in.
 	attachTimeout = 5 * time.Second
@@ -55,8 +55,9 @@ type Session struct {
 	of  api.AttachRequest
 }
 
-// All returns the sessions, in the order of their names. Programs that do not answer in time have none.
-func All(ctx context.Context, store *state.Store) ([]Session, error) {
+// All returns the sessions, in the order of their names. A program that does not answer in time has those that it had
+// in an earlier list.
+func All(ctx context.Context, store *state.Store, was []Session) ([]Session, error) {
 	f, err := store.Read()
 	if err != nil {
 		return nil, state.Explain(err)
@@ -71,10 +72,13 @@ func All(ctx context.Context, store *state.Store) ([]Session, error) {
 	var work sync.WaitGroup
 	all := []Session{}
 	ask := func(at control.Path, pid int, program, holder string,
-		list func(context.Context, control.Caller) []Session,
+		list func(context.Context, control.Caller) ([]Session, error),
 	) {
 		work.Go(func() {
-			found := list(ctx, at)
+			found, err := list(ctx, at)
+			if err != nil && ctx.Err() != nil {
+				found = slices.DeleteFunc(slices.Clone(was), func(s Session) bool { return s.at != at })
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			for _, s := range found {
@@ -117,12 +121,12 @@ func programOf(p client.Proxy, f *state.File) (program, holder string) {
 }
 
 // sessionsOf returns the sessions of bproxy share.
-func sessionsOf(ctx context.Context, c control.Caller) (all []Session) {
-	rs, _ := api.List.Ask(ctx, c, api.Of{All: true})
+func sessionsOf(ctx context.Context, c control.Caller) (all []Session, err error) {
+	rs, err := api.List.Ask(ctx, c, api.Of{All: true})
 	for _, r := range rs {
 		all = append(all, sessionOf(r))
 	}
-	return all
+	return all, err
 }
 
 // sessionOf returns the session of a record.
@@ -137,15 +141,18 @@ func sessionOf(r *record.Record) Session {
 }
 
 // browsersOf returns the browsers of a hub, and their sessions.
-func browsersOf(ctx context.Context, c control.Caller) (all []Session) {
-	rs, _ := api.List.Ask(ctx, c, api.Of{})
+func browsersOf(ctx context.Context, c control.Caller) (all []Session, err error) {
+	rs, err := api.List.Ask(ctx, c, api.Of{})
 	for _, r := range rs {
 		var j record.Joined
 		r.Get("joined", &j)
 		all = append(all, Session{Name: j.ID, Tabs: j.Tabs, Idle: int(time.Since(j.LastActivity.Time).Seconds()),
 			Kind: Browser, of: api.AttachRequest{Instance: j.ID}})
 	}
-	rs, _ = api.List.Ask(ctx, c, api.Of{All: true})
+	if err != nil {
+		return nil, err
+	}
+	rs, err = api.List.Ask(ctx, c, api.Of{All: true})
 	for _, r := range rs {
 		var p record.Proxy
 		r.Get("proxy", &p)
@@ -153,17 +160,17 @@ func browsersOf(ctx context.Context, c control.Caller) (all []Session) {
 		_, s.of.Instance, _ = strings.Cut(p.HTTPURL, "/session/")
 		all = append(all, s)
 	}
-	return all
+	return all, err
 }
 
 // browserOf returns the browser of a bproxy without sessions, if it runs.
-func browserOf(p client.Proxy) func(context.Context, control.Caller) []Session {
-	return func(ctx context.Context, c control.Caller) []Session {
+func browserOf(p client.Proxy) func(context.Context, control.Caller) ([]Session, error) {
+	return func(ctx context.Context, c control.Caller) ([]Session, error) {
 		r, err := api.Status.Ask(ctx, c, api.Of{})
 		var at record.Proxy
 		var status api.ProxyStatus
 		if err != nil || r.Raw("browser") == nil {
-			return nil
+			return nil, err
 		}
 		r.Get("proxy", &at)
 		r.Get("status", &status)
@@ -171,13 +178,13 @@ func browserOf(p client.Proxy) func(context.Context, control.Caller) []Session {
 		if status.IdleSeconds != nil {
 			s.Idle = int(*status.IdleSeconds)
 		}
-		return []Session{s.speaks(at.Protocol)}
+		return []Session{s.speaks(at.Protocol)}, nil
 	}
 }
 
 // leasesOf returns the leases of bpool.
-func leasesOf(ctx context.Context, c control.Caller) (all []Session) {
-	status, _ := api.Pools.Ask(ctx, c, api.Of{})
+func leasesOf(ctx context.Context, c control.Caller) (all []Session, err error) {
+	status, err := api.Pools.Ask(ctx, c, api.Of{})
 	for _, p := range status.Pools {
 		for _, i := range p.Instances {
 			if i.Lease == "" {
@@ -200,7 +207,7 @@ func leasesOf(ctx context.Context, c control.Caller) (all []Session) {
 			all = append(all, s)
 		}
 	}
-	return all
+	return all, err
 }
 
 // speaks returns a browser of this protocol.

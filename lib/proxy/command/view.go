@@ -168,7 +168,7 @@ func ViewService(c *cli.Context) error {
 
 // ViewNames offers the sessions of all programs.
 func ViewNames(c *cli.Completion) {
-	all, _ := sources.All(context.Background(), c.State())
+	all, _ := sources.All(context.Background(), c.State(), nil)
 	for _, s := range all {
 		c.Offer(s.Key, s.Program)
 	}
