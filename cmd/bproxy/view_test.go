@@ -174,6 +174,7 @@ func TestView(t *testing.T) {
 		}
 	})
 	t.Run("errors name what there is", func(t *testing.T) {
+		w.CheckOffers(map[string][]string{"bproxy view a": {"agent-7"}, "bproxy view --s": {"--stop"}}, "bash")
 		w.Run("bproxy", "view", "--no-open", "agent-9").Exits(t, 69, `no program has a session "agent-9"`)
 		w.Run("bproxy", "view", "--stop", "agent-7").Exits(t, 64, "--stop")
 		ssh := w.With("SSH_CONNECTION=192.0.2.1 50000 192.0.2.2 2222", "USER=anna")
@@ -208,6 +209,14 @@ func TestView(t *testing.T) {
 		t.Errorf("it stops after %v", took)
 	}
 	for _, err := open.conn.Next(); err == nil; _, err = open.conn.Next() {
+	}
+	w.Run("bproxy", "view", "--no-open").Exits(t, 0, "")
+	for _, line := range w.Processes() {
+		if strings.Contains(line, "view-service") {
+			var pid int
+			fmt.Sscan(line, &pid)
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 	again := strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out)
 	if first, _, _ := strings.Cut(addresses[0], "/#"); !strings.HasPrefix(again, first+"/#t=") {
