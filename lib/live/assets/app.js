@@ -1,0 +1,33 @@
+// app.js: the page of bproxy view. It shows all sessions, or the one that the fragment of its address names.
+import { html, render, useEffect, useState } from './vendor/htm-preact.js';
+import { takeToken, watchSessions } from './cdp.js';
+import { Grid } from './grid.js';
+import { Session } from './session.js';
+import { shown } from './text.js';
+
+takeToken();
+
+// keyOf returns the key of the session that the address names; "": none.
+function keyOf() {
+  try {
+    return decodeURIComponent(location.hash.slice(2));
+  } catch {
+    return '';
+  }
+}
+
+function App() {
+  const [sessions, update] = useState(), [error, fail] = useState(), [key, show] = useState(keyOf);
+  useEffect(() => watchSessions((all) => { update(all); fail(); }, (e) => fail(e.message)), []);
+  useEffect(() => {
+    const go = () => { takeToken(); show(keyOf()); };
+    addEventListener('hashchange', go);
+    return () => removeEventListener('hashchange', go);
+  }, []);
+  document.title = key ? `${shown(key)} – btools` : 'Sessions – btools';
+  return key
+    ? html`<${Session} key=${key} sessionKey=${key} about=${sessions?.find((s) => s.key === key)} />`
+    : html`<${Grid} sessions=${sessions} error=${error} />`;
+}
+
+render(html`<${App} />`, document.getElementById('app'));

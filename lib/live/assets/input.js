@@ -1,0 +1,173 @@
+// input.js: what a person does with the mouse and the keyboard, as commands for a page.
+
+const buttons = ['left', 'middle', 'right', 'back', 'forward'];
+const most = 256; // commands without an answer, above which moves are left out
+const isMac = /^Mac/.test(navigator.platform);
+
+// modifiersOf returns the modifiers of an event as CDP has them. Cmd of macOS is Ctrl: the browser may run elsewhere.
+function modifiersOf(e) {
+  return (e.altKey ? 1 : 0) | (e.ctrlKey || (isMac && e.metaKey) ? 2 : 0) | (e.metaKey && !isMac ? 4 : 0) | (e.shiftKey ? 8 : 0);
+}
+
+// codeOf returns the key code of Windows for a key: that of its letter or digit, whatever the layout.
+function codeOf(e) {
+  const named = e.code.match(/^(?:Key|Digit)(.)$/);
+  return named ? named[1].charCodeAt(0) : e.keyCode;
+}
+
+// Input sends what a person does to the page that is looked at.
+export class Input {
+  #held = new Set(); // buttons
+  #move; // that waits for the next picture of the screen
+  #pressed = new Map(); // keys by code
+
+  // pages says which page that is, picture where a place is. linkAt reports whether a link is at a point, menu shows what
+  // a press there opens, copy copies the selection, left leaves the picture, late says that the page does not keep up.
+  constructor({ pages, picture, linkAt, menu, copy, left, late }) {
+    Object.assign(this, { pages, picture, linkAt, menu, copy, left, late });
+  }
+
+  #send(method, params) { this.pages.link.send(method, params, this.pages.session); }
+
+  #mouse(type, e, more = {}) {
+    if (!this.picture.meta) return;
+    this.#send('Input.dispatchMouseEvent', {
+      type, ...this.picture.pointOf(e.clientX, e.clientY), modifiers: modifiersOf(e), buttons: e.buttons ?? 0, ...more,
+    });
+  }
+
+  // handle has the events of a surface, and of the field for text in it, sent.
+  handle(surface, field) {
+    const on = (at, type, f) => at.addEventListener(type, f, { passive: false });
+    on(surface, 'pointerdown', (e) => {
+      e.preventDefault();
+      field.focus({ preventScroll: true });
+      surface.setPointerCapture?.(e.pointerId);
+      this.#press(e);
+    });
+    on(surface, 'pointermove', (e) => this.#moved(e));
+    on(surface, 'pointerup', (e) => this.#release(e));
+    on(surface, 'pointercancel', () => this.letGo());
+    on(surface, 'contextmenu', (e) => {
+      e.preventDefault();
+      if (this.#held.size || e.button === 2) return; // the press was sent
+      this.#mouse('mousePressed', e, { button: 'right', buttons: 2, clickCount: 1 }); // a tap with two fingers has none
+      this.#mouse('mouseReleased', e, { button: 'right', buttons: 0, clickCount: 1 });
+    });
+    on(surface, 'wheel', (e) => {
+      e.preventDefault();
+      const unit = [1, 16, 400][e.deltaMode];
+      this.#mouse('mouseWheel', e, { deltaX: e.deltaX * unit, deltaY: e.deltaY * unit });
+    });
+    on(field, 'keydown', (e) => this.#keyDown(e));
+    on(field, 'keyup', (e) => this.#keyUp(e));
+    on(field, 'paste', (e) => {
+      e.preventDefault();
+      const text = e.clipboardData.getData('text/plain');
+      if (text) this.#send('Input.insertText', { text });
+    });
+    on(field, 'compositionupdate', (e) => {
+      this.#send('Input.imeSetComposition', { text: e.data, selectionStart: e.data.length, selectionEnd: e.data.length });
+    });
+    on(field, 'compositionend', (e) => {
+      if (e.data) this.#send('Input.insertText', { text: e.data });
+      else this.#send('Input.imeSetComposition', { text: '', selectionStart: 0, selectionEnd: 0 });
+      field.value = '';
+    });
+    on(field, 'input', (e) => { // of a keyboard on the screen, which has no keys
+      if (!e.isComposing && e.inputType === 'insertText' && e.data) this.#send('Input.insertText', { text: e.data });
+      if (!e.isComposing) field.value = '';
+    });
+    on(field, 'blur', () => this.letGo());
+  }
+
+  async #press(e) {
+    const button = buttons[e.button];
+    this.#flush();
+    const clickCount = this.#clicks(e);
+    if (button === 'middle') { // it would paste the browser's clipboard, but on a link
+      if (!(await this.linkAt(this.picture.pointOf(e.clientX, e.clientY)))) return;
+      this.#mouse('mousePressed', e, { button, buttons: 4, clickCount });
+      return this.#mouse('mouseReleased', e, { button, buttons: 0, clickCount });
+    }
+    this.#held.add(button);
+    this.#mouse('mousePressed', e, { button, clickCount });
+    if (button === 'left') this.menu(this.picture.pointOf(e.clientX, e.clientY), e);
+  }
+
+  // clicks counts presses at one place in a row: pointer events do not.
+  #clicks(e) {
+    const { x, y, time, count } = this.last ?? {};
+    const same = e.timeStamp - time < 500 && Math.hypot(e.clientX - x, e.clientY - y) < 5;
+    this.last = { x: e.clientX, y: e.clientY, time: e.timeStamp, count: same ? count + 1 : 1 };
+    return this.last.count;
+  }
+
+  #release(e) {
+    const button = buttons[e.button];
+    this.#flush();
+    if (!this.#held.delete(button)) return;
+    this.#mouse('mouseReleased', e, { button, clickCount: this.last?.count ?? 1 });
+  }
+
+  #moved(e) {
+    if (!this.#move) requestAnimationFrame(() => this.#flush());
+    this.#move = e;
+  }
+
+  // flush sends the last place of the mouse.
+  #flush() {
+    const e = this.#move;
+    this.#move = undefined;
+    if (!e) return;
+    if (this.pages.link.unanswered > most) return this.late();
+    this.#mouse('mouseMoved', e, { button: this.#held.values().next().value ?? 'none' });
+  }
+
+  #keyDown(e) {
+    if (e.isComposing || e.key === 'Process' || e.key === 'Dead' || e.key === 'Unidentified') return; // the field has it
+    if (e.ctrlKey && e.altKey && e.key === 'Escape') {
+      e.preventDefault();
+      this.letGo();
+      return this.left();
+    }
+    const text = e.key.length === 1 || [...e.key].length === 1;
+    const command = !e.getModifierState('AltGraph') && (e.ctrlKey || e.metaKey || (e.altKey && !isMac));
+    if ((command && codeOf(e) === 86) || (e.shiftKey && e.key === 'Insert')) return; // the event of the paste has the text
+    e.preventDefault();
+    if (command && (codeOf(e) === 67 || codeOf(e) === 88)) {
+      return this.copy().then((has) => { if (has && codeOf(e) === 88) this.press('Delete', 46); });
+    }
+    const key = { key: e.key, code: e.code, autoRepeat: e.repeat, modifiers: command || !text ? modifiersOf(e) : e.shiftKey ? 8 : 0 };
+    if (text && !command) Object.assign(key, { type: 'keyDown', text: e.key, unmodifiedText: e.key });
+    else if (e.key === 'Enter') Object.assign(key, { type: 'keyDown', text: '\r', windowsVirtualKeyCode: 13 });
+    else Object.assign(key, { type: 'rawKeyDown', windowsVirtualKeyCode: codeOf(e) });
+    this.#pressed.set(e.code, { key: e.key, code: e.code, windowsVirtualKeyCode: codeOf(e) });
+    this.#send('Input.dispatchKeyEvent', key);
+  }
+
+  #keyUp(e) {
+    if (!this.#pressed.delete(e.code)) return;
+    e.preventDefault();
+    this.#send('Input.dispatchKeyEvent', {
+      type: 'keyUp', key: e.key, code: e.code, windowsVirtualKeyCode: codeOf(e), modifiers: modifiersOf(e),
+    });
+  }
+
+  // press presses and releases a key.
+  press(key, windowsVirtualKeyCode) {
+    const text = key === 'Enter' ? { type: 'keyDown', text: '\r' } : { type: 'rawKeyDown' };
+    this.#send('Input.dispatchKeyEvent', { ...text, key, code: key, windowsVirtualKeyCode });
+    this.#send('Input.dispatchKeyEvent', { type: 'keyUp', key, code: key, windowsVirtualKeyCode });
+  }
+
+  // letGo releases what is held down.
+  letGo() {
+    for (const button of this.#held) {
+      this.#send('Input.dispatchMouseEvent', { type: 'mouseReleased', button, x: -1, y: -1, clickCount: 1 });
+    }
+    for (const key of this.#pressed.values()) this.#send('Input.dispatchKeyEvent', { type: 'keyUp', ...key });
+    this.#held.clear();
+    this.#pressed.clear();
+  }
+}

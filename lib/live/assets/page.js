@@ -1,0 +1,93 @@
+// page.js: what is asked of the page that is looked at, in worlds of their own: its scripts notice nothing.
+
+// An expression runs in an isolated world of a frame's document.
+async function inWorld(link, session, frameId, expression) {
+  const { executionContextId: contextId } = await link.call('Page.createIsolatedWorld', { frameId }, session);
+  const { result } = await link.call('Runtime.evaluate', { contextId, expression, returnByValue: true }, session);
+  return result.value;
+}
+
+// Frames knows the frames of other sites, which have CDP sessions of their own.
+export class Frames {
+  #sessions = new Map(); // by frame
+
+  constructor(link, pages) {
+    Object.assign(this, { link, pages });
+    link.on('Target.attachedToTarget', ({ sessionId, targetInfo }) => {
+      if (targetInfo.type === 'iframe') this.#sessions.set(targetInfo.targetId, sessionId);
+    }).on('Target.detachedFromTarget', ({ sessionId }) => {
+      for (const [frame, s] of this.#sessions) if (s === sessionId) this.#sessions.delete(frame);
+    });
+  }
+
+  // begin learns of the frames of the page that is looked at.
+  begin() {
+    this.link.send('Target.setAutoAttach', { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }, this.pages.session);
+  }
+
+  // at returns the element at a point, with the session and the frame that it is in; nothing: there is none.
+  async at({ x, y }, session = this.pages.session, depth = 0) {
+    try {
+      const found = await this.link.call('DOM.getNodeForLocation', { x: Math.round(x), y: Math.round(y) }, session);
+      const { node } = await this.link.call('DOM.describeNode', { backendNodeId: found.backendNodeId }, session);
+      const child = this.#sessions.get(node.frameId);
+      if (node.nodeName !== 'IFRAME' || !child || depth > 8) return { ...found, node, session };
+      const { model } = await this.link.call('DOM.getBoxModel', { backendNodeId: found.backendNodeId }, session);
+      return this.at({ x: x - model.content[0], y: y - model.content[1] }, child, depth + 1);
+    } catch {
+      return undefined;
+    }
+  }
+
+  // options returns the list of the select at a point, if that opens one.
+  async options(point) {
+    const at = await this.at(point);
+    let { node } = at ?? {};
+    if (!node || !/^(SELECT|OPTION)$/.test(node.nodeName)) return undefined;
+    const { object } = await this.link.call('DOM.resolveNode', { backendNodeId: at.backendNodeId }, at.session);
+    const { result } = await this.link.call('Runtime.callFunctionOn', {
+      objectId: object.objectId, returnByValue: true, functionDeclaration: `function () {
+        if (this.nodeName !== 'SELECT' || this.multiple || this.size > 1 || this.disabled) return;
+        return Array.from(this.options, (o) => ({ text: o.label.slice(0, 200), selected: o.selected,
+          group: o.parentNode.label?.slice(0, 200), off: o.disabled || o.parentNode.disabled === true }));
+      }`,
+    }, at.session);
+    return result.value;
+  }
+
+  // isLink reports whether a link is at a point.
+  async isLink(point) {
+    return (await this.#ask(point, '!!e?.closest("a[href]")')) ?? false;
+  }
+
+  // cursor returns the cursor at a point.
+  async cursor(point) {
+    return (await this.#ask(point, '(e ? getComputedStyle(e).cursor : "")')) || 'default';
+  }
+
+  async #ask({ x, y }, expression) {
+    try {
+      return await inWorld(this.link, this.pages.session, this.pages.current,
+        `((e) => ${expression})(document.elementFromPoint(${Number(x)}, ${Number(y)}))`);
+    } catch {
+      return undefined;
+    }
+  }
+
+  // selection returns the text that is selected in the page, but not that of a password.
+  async selection() {
+    const expression = `(() => {
+      const e = document.activeElement;
+      if (e?.matches('textarea, input') && e.type !== 'password' && e.selectionStart !== null) {
+        return e.value.slice(e.selectionStart, e.selectionEnd);
+      }
+      return e?.type === 'password' ? '' : String(getSelection());
+    })()`;
+    const all = [[this.pages.session, this.pages.current], ...Array.from(this.#sessions, ([frame, s]) => [s, frame])];
+    for (const [session, frame] of all) {
+      const text = await inWorld(this.link, session, frame, expression).catch(() => '');
+      if (text) return text;
+    }
+    return '';
+  }
+}

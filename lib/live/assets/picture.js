@@ -1,0 +1,170 @@
+// picture.js: a page drawn as its screencast sends it.
+
+const rungs = [[80, 1], [60, 2 / 3], [40, 1 / 2]]; // quality, scale
+const slow = 150; // ms from a frame to its picture, above which less is asked for
+const fast = 60; // below which more is
+const pace = 1000 / 30; // ms between two frames that are acknowledged, at least
+
+// imageOf decodes a frame.
+function imageOf(data) {
+  const bytes = Uint8Array.fromBase64?.(data) ?? Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+  return createImageBitmap(new Blob([bytes], { type: 'image/jpeg' }));
+}
+
+// wait returns after some milliseconds.
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// Picture shows one page after another on a canvas.
+export class Picture {
+  meta; // of the frame that is shown
+  #session = '';
+  #rung = 0;
+  #ages = [];
+  #since = 0; // the rung was changed
+  #still; // a timer, until the page counts as still
+  #next; // a frame that waits
+  #owed = []; // frames of a tile that are not acknowledged yet
+  #busy = false;
+  #lastAck = 0;
+  #tries = 0; // counts the pages that were shown, so that what belongs to an older one stops
+
+  // size returns the width and height in pixels of the largest picture that is of use. drawn is called after each frame.
+  constructor(link, canvas, { size, tile = false, animated = () => true, drawn = () => {} }) {
+    Object.assign(this, { link, canvas, size, tile, animated, drawn });
+    link.on('Page.screencastFrame', (frame, session) => {
+      if (session !== this.#session) return;
+      if (this.#next && tile) this.#owed.push(this.#next); // acknowledged with the newer one, which is drawn in its place
+      else if (this.#next) this.#ack(this.#next);
+      this.#next = frame;
+      this.#draw();
+    });
+  }
+
+  // show begins with a page, of which session is a CDP session; "": none.
+  async show(session) {
+    if (this.#session) this.link.send('Page.stopScreencast', {}, this.#session);
+    this.#session = session;
+    this.#next = undefined;
+    this.#owed = [];
+    const mine = ++this.#tries;
+    while (session && mine === this.#tries) {
+      try {
+        return await this.#start();
+      } catch (e) { // it navigates just now, or an older cast is there still
+        if (/already active/.test(e.message)) this.link.send('Page.stopScreencast', {}, session);
+        await wait(300);
+      }
+    }
+  }
+
+  #start() {
+    const [quality, scale] = this.tile ? [60, 1] : rungs[this.#rung];
+    const [width, height] = this.size();
+    return this.link.call('Page.startScreencast', {
+      format: 'jpeg', quality, sendLastFrame: true,
+      maxWidth: Math.max(64, Math.round(width * scale)), maxHeight: Math.max(64, Math.round(height * scale)),
+    }, this.#session);
+  }
+
+  // again asks for pictures of another size or quality.
+  async again() {
+    const session = this.#session;
+    if (!session) return;
+    try {
+      await this.link.call('Page.stopScreencast', {}, session);
+      if (session === this.#session) await this.#start();
+    } catch {
+      if (session === this.#session) this.show(session);
+    }
+  }
+
+  #ack(frame) { this.link.send('Page.screencastFrameAck', { sessionId: frame.sessionId }, this.#session); }
+
+  async #draw() {
+    if (this.#busy) return;
+    this.#busy = true;
+    while (this.#next) {
+      const frame = this.#next, session = this.#session;
+      this.#next = undefined;
+      try {
+        const image = await imageOf(frame.data);
+        if (session === this.#session) this.#paint(image, frame.metadata);
+        image.close();
+      } catch { // a frame that is no picture
+      }
+      if (session !== this.#session) continue;
+      if (this.tile) {
+        await this.#pauseTile(frame);
+      } else {
+        const age = Date.now() - frame.metadata.timestamp * 1000;
+        await wait(Math.max(0, this.#lastAck + pace - performance.now()));
+        this.#lastAck = performance.now();
+        this.#ack(frame);
+        this.#adapt(age);
+      }
+    }
+    this.#busy = false;
+  }
+
+  #paint(image, meta) {
+    const { canvas } = this;
+    if (canvas.width !== image.width || canvas.height !== image.height) {
+      [canvas.width, canvas.height] = [image.width, image.height];
+    }
+    canvas.getContext('2d').drawImage(image, 0, 0);
+    this.meta = { ...meta, width: image.width, height: image.height };
+    this.drawn(this.meta);
+  }
+
+  // pauseTile acknowledges a frame of a tile once a second. A page that is animated costs a frame a second, or a fifth of
+  // that if many are: its cast is stopped meanwhile.
+  async #pauseTile(frame) {
+    const session = this.#session, now = performance.now();
+    this.#ages = [...this.#ages.filter((t) => t > now - 2000), now];
+    if (this.#ages.length <= 2) {
+      await wait(this.#ages.length > 1 ? 1000 : 0);
+      for (const f of [...this.#owed.splice(0), frame]) this.#ack(f);
+      return;
+    }
+    this.#next = undefined;
+    this.#owed = [];
+    this.link.send('Page.stopScreencast', {}, session);
+    await wait(this.animated(this) ? 1000 : 5000);
+    if (session === this.#session) this.show(session);
+  }
+
+  // adapt asks for smaller pictures when they come late, and for larger ones when they come soon or the page is still.
+  #adapt(late) {
+    const now = Date.now();
+    clearTimeout(this.#still);
+    if (this.#rung) this.#still = setTimeout(() => this.#change(0), 500);
+    this.#ages = [...this.#ages.filter(([at]) => at > now - 1000), [now, late]];
+    const sorted = this.#ages.map(([, age]) => age).sort((a, b) => a - b);
+    const median = sorted[sorted.length >> 1];
+    const held = now - this.#since;
+    let rung = this.#rung;
+    if (median > slow && sorted.length > 3 && held > 1000) rung++;
+    else if (median < fast && held > 3000) rung--;
+    rung = Math.max(0, Math.min(rungs.length - 1, rung));
+    if (rung !== this.#rung) this.#change(rung);
+  }
+
+  #change(rung) {
+    this.#rung = rung;
+    this.#since = Date.now();
+    this.again();
+  }
+
+  // pointOf returns the place in the page, in CSS pixels, of a place on the screen.
+  pointOf(clientX, clientY) {
+    const box = this.canvas.getBoundingClientRect(), { deviceWidth, deviceHeight, pageScaleFactor } = this.meta;
+    const at = (v, size, all) => Math.max(0, Math.min(all - 1, (v * all) / size)) / (pageScaleFactor || 1);
+    return { x: at(clientX - box.left, box.width, deviceWidth), y: at(clientY - box.top, box.height, deviceHeight) };
+  }
+
+  // placeOf returns the place of a point of the page, as parts of the picture's width and height.
+  placeOf(x, y) {
+    const { deviceWidth, deviceHeight, pageScaleFactor } = this.meta;
+    return { x: (x * pageScaleFactor) / deviceWidth, y: (y * pageScaleFactor) / deviceHeight };
+  }
+}

@@ -1,0 +1,57 @@
+// popups.js: what a browser shows above its page, and no picture has: dialogs and the lists of selects.
+import { html, useEffect, useRef, useState } from './vendor/htm-preact.js';
+import { originOf, shown } from './text.js';
+
+const few = 500; // options that are shown at once
+
+// Dialog shows a JavaScript dialog of the page, and calls answer with whether it is accepted, and the text.
+export function Dialog({ dialog, mayAnswer, answer }) {
+  const text = useRef(), box = useRef();
+  useEffect(() => { (text.current ?? box.current?.querySelector('button'))?.focus(); }, [dialog]);
+  const isAlert = dialog.type === 'alert';
+  const done = (accept) => (e) => {
+    e.preventDefault();
+    answer(accept, text.current?.value ?? '');
+  };
+  return html`<form class="dialog" role="alertdialog" aria-labelledby="asks" aria-describedby="asked" ref=${box}
+      onSubmit=${done(true)} onKeyDown=${(e) => e.key === 'Escape' && !isAlert && done(false)(e)}>
+    <h2 id="asks">${originOf(dialog.url) || 'The page'} ${dialog.type === 'beforeunload' ? 'asks whether to leave' : 'says'}</h2>
+    <p id="asked">${dialog.type === 'beforeunload' ? 'Changes that you made may not be saved.' : shown(dialog.message)}</p>
+    ${dialog.type === 'prompt' && html`<input ref=${text} aria-label="Answer" defaultValue=${shown(dialog.defaultPrompt)} />`}
+    ${mayAnswer
+      ? html`<p class="buttons">
+          ${!isAlert && html`<button type="button" onClick=${done(false)}>${dialog.type === 'beforeunload' ? 'Stay' : 'Cancel'}</button>`}
+          <button class="main">${dialog.type === 'beforeunload' ? 'Leave' : 'OK'}</button></p>`
+      : html`<p class="note">Take over to answer it.</p>`}
+  </form>`;
+}
+
+// Choices shows the options of a select. choose gets the place of one among those that can be chosen; nothing: none.
+export function Choices({ options, left, top, choose }) {
+  const [wanted, filter] = useState('');
+  const list = useRef();
+  const enabled = options.filter((o) => !o.off);
+  const all = options.filter((o) => o.text.toLowerCase().includes(wanted.toLowerCase()));
+  useEffect(() => {
+    (list.current.querySelector('input') ?? list.current.querySelector('[aria-selected=true], [role=option]'))?.focus();
+  }, []);
+  const move = (e) => {
+    if (e.key === 'Escape') return choose();
+    const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
+    if (!step) return undefined;
+    e.preventDefault();
+    const items = [...list.current.querySelectorAll('[role=option]:not([aria-disabled=true])')];
+    return items[Math.max(0, Math.min(items.length - 1, items.indexOf(document.activeElement) + step))]?.focus();
+  };
+  const leave = (e) => { if (!list.current.contains(e.relatedTarget)) choose(); };
+  return html`<div class="choices" ref=${list} style=${{ left, top }} onKeyDown=${move} onFocusOut=${leave}>
+    ${options.length > 20 && html`<input type="search" aria-label="Filter" placeholder="Filter" onInput=${(e) => filter(e.target.value)} />`}
+    <div role="listbox" aria-label="Options">
+      ${all.slice(0, few).map((o, i) => html`
+        ${o.group && o.group !== all[i - 1]?.group && html`<div class="group" role="presentation">${shown(o.group)}</div>`}
+        <button type="button" role="option" tabindex="-1" aria-selected=${String(o.selected)} aria-disabled=${String(o.off)}
+          onClick=${() => !o.off && choose(enabled.indexOf(o))}>${shown(o.text) || '\u00a0'}</button>`)}
+    </div>
+    ${all.length > few && html`<p class="note">${all.length - few} more: filter them.</p>`}
+  </div>`;
+}

@@ -1,0 +1,352 @@
+// session.js: the page of one session: its picture, tabs and log, and the button that takes it over.
+import { html, useEffect, useRef, useState } from './vendor/htm-preact.js';
+import { Link, Pages } from './cdp.js';
+import { Input } from './input.js';
+import { Frames } from './page.js';
+import { Picture } from './picture.js';
+import { Choices, Dialog } from './popups.js';
+import { clock, originOf, shown, verbOf } from './text.js';
+
+const longest = 200; // lines of the log
+
+// holderOf returns the name by which this page has control of a session, also after its connection was lost.
+function holderOf(key) {
+  const at = `holder ${key}`;
+  if (!sessionStorage.getItem(at)) sessionStorage.setItem(at, crypto.randomUUID());
+  return sessionStorage.getItem(at);
+}
+
+// addressOf returns the address that a person means.
+function addressOf(text) {
+  if (/^[a-z][a-z0-9+.-]*:(?!\d)/i.test(text)) return text;
+  return (/^(localhost|127\.|\[::1\])/.test(text) ? 'http://' : 'https://') + text;
+}
+
+// View is what the page shows of a session and does with it. changed is called when there is something new.
+class View {
+  state = 'connecting'; // or open, refused, lost
+  error = '';
+  control = { you: false };
+  scripts = false; // the agent's go on
+  log = [];
+  history = [];
+  told = ''; // for the live region
+
+  constructor(key, changed) {
+    this.key = key;
+    this.canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 });
+    this.canvas.setAttribute('role', 'img');
+    this.changed = changed;
+  }
+
+  // run connects, again when the connection is lost, until close.
+  async run() {
+    for (let wait = 300; !this.over; wait = Math.min(wait * 2, 5000)) {
+      try {
+        await this.#connect();
+        wait = 300;
+        await this.link.closed;
+        this.set({ state: 'lost', error: 'The connection has ended. Trying again…' });
+      } catch (e) {
+        this.set({ state: 'refused', error: e.message });
+      }
+      await new Promise((done) => setTimeout(done, wait));
+    }
+  }
+
+  close() {
+    this.over = true;
+    this.link?.close();
+  }
+
+  set(what) {
+    Object.assign(this, what);
+    this.changed();
+  }
+
+  say(told) { this.set({ told }); }
+
+  async #connect() {
+    const link = await Link.open(this.key, { tile: false });
+    if (this.over) return link.close();
+    Object.assign(this, { link, about: link.about, error: '', dialog: undefined, choices: undefined });
+    this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened(), follows: () => this.follows() });
+    this.frames = new Frames(link, this.pages);
+    this.picture = new Picture(link, this.canvas, { size: () => this.size?.() ?? [1280, 800], drawn: () => this.#drawn() });
+    link.on('Btools.control', (c) => this.#controlled(c)).on('Btools.command', (c) => this.#commanded(c));
+    link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
+    link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
+    link.on('Page.frameNavigated', () => this.#readHistory());
+    this.input = new Input({
+      pages: this.pages, picture: this.picture,
+      linkAt: (p) => this.frames.isLink(p), copy: () => this.copy(), menu: (p, e) => this.#openMenu(p, e),
+      left: () => this.left?.(), late: () => this.say('The page does not keep up with the mouse.'),
+    });
+    const { product } = await link.call('Browser.getVersion');
+    this.isShell = product.startsWith('HeadlessChrome');
+    const had = this.control.you;
+    this.set({ state: 'open', control: { you: false } });
+    await this.pages.begin();
+    if (had) this.take(); // before the connection was lost
+  }
+
+  // follows reports whether the view goes to a page that another one opens.
+  follows() { return true; }
+
+  #opened() {
+    this.set({ dialog: undefined, choices: undefined, history: [] });
+    const { session } = this.pages;
+    this.picture.show(session);
+    if (!session) return;
+    // In headless-shell a page with Page.enable waits for the answer to a dialog, which would be an effect of the view.
+    if (!this.isShell || this.control.you) this.link.send('Page.enable', {}, session);
+    if (this.control.you) this.#begin();
+    this.#readHistory();
+  }
+
+  // begin makes ready the page that is looked at for a person's input.
+  #begin() {
+    const { link, pages } = this;
+    if (!pages.session) return;
+    link.send('Page.enable', {}, pages.session);
+    link.send('Page.bringToFront', {}, pages.session);
+    this.frames.begin();
+  }
+
+  #drawn() {
+    this.drawn?.(this.picture.meta);
+    this.pages.readTitle();
+  }
+
+  async #readHistory() {
+    const { session } = this.pages;
+    try {
+      const { entries, currentIndex } = await this.link.call('Page.getNavigationHistory', {}, session);
+      if (session === this.pages.session) this.set({ history: entries, at: currentIndex });
+    } catch { // it has gone
+    }
+  }
+
+  #controlled(control) {
+    const { you: had, by: before } = this.control;
+    this.set({ control });
+    if (control.you && !had) {
+      this.#begin();
+      this.say('You have control. The agent waits.');
+    } else if (had && !control.you) {
+      this.set({ choices: undefined });
+      this.say('The agent goes on.');
+    } else if (control.by && control.by !== before) {
+      this.say(`${shown(control.by)} has control.`);
+    }
+  }
+
+  #commanded(c) {
+    if (c.x !== undefined && c.targetId === this.pages.current) this.pointer = { x: c.x, y: c.y, type: c.type };
+    const verb = verbOf(c), last = this.log[0];
+    if (!verb) return;
+    const page = originOf(this.pages.all.get(c.targetId)?.url);
+    if (last && last.verb === verb && last.page === page) {
+      last.times++;
+      last.at = Date.now();
+    } else {
+      this.log = [{ verb, page, at: Date.now(), times: 1 }, ...this.log].slice(0, longest);
+    }
+    this.#later();
+  }
+
+  // later shows what has changed with the next picture of the screen: an agent may do thousands of things a second.
+  #later() {
+    this.waits ??= requestAnimationFrame(() => {
+      this.waits = undefined;
+      this.changed();
+    });
+  }
+
+  async take() {
+    try {
+      await this.link.call('Btools.take', { holder: holderOf(this.key), scripts: this.scripts });
+      this.set({ error: '' });
+    } catch (e) {
+      this.set({ error: shown(e.message) });
+    }
+  }
+
+  give() {
+    this.input.letGo();
+    this.link.send('Btools.give');
+  }
+
+  // act does something that needs control, and says what went wrong.
+  async act(method, params, session = this.pages.session) {
+    try {
+      await this.link.call(method, params, session);
+      this.set({ error: '' });
+    } catch (e) {
+      this.set({ error: shown(e.message) });
+    }
+  }
+
+  async copy() {
+    const text = await this.frames.selection();
+    if (!text) return false;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      this.say('The browser does not let this page copy.');
+      return false;
+    }
+    this.say('Copied.');
+    return true;
+  }
+
+  async #openMenu(point, e) {
+    const options = await this.frames.options(point).catch(() => undefined);
+    if (options) this.set({ choices: { options, left: `${e.offsetX}px`, top: `${e.offsetY}px` } });
+  }
+
+  // choose answers the list of a select, which the page has open, by keys.
+  choose(place) {
+    if (!this.choices) return;
+    this.set({ choices: undefined });
+    if (place === undefined || place < 0) return this.input.press('Escape', 27);
+    this.input.press('Home', 36);
+    for (let i = 0; i < place; i++) this.input.press('ArrowDown', 40);
+    this.input.press('Enter', 13);
+  }
+}
+
+// Session shows the session with a key; about is what the list says of it.
+export function Session({ sessionKey, about }) {
+  const [, render] = useState(0);
+  const view = useRef();
+  view.current ??= new View(sessionKey, () => render((n) => n + 1));
+  useEffect(() => {
+    view.current.run();
+    return () => view.current.close();
+  }, []);
+  const v = view.current;
+  const { you, by, since } = v.control;
+  const isOpen = v.state === 'open';
+  const mayTake = isOpen && v.about.control && v.about.lock;
+  const takes = useRef();
+  v.left = () => takes.current?.focus();
+  return html`
+    <header class="bar">
+      <a href="#" class="back" aria-label="All sessions">←</a>
+      <h1>${shown(sessionKey)}</h1>
+      <span class="state ${you ? 'you' : by ? 'other' : ''}">${!isOpen ? v.state : you ? `you, since ${clock(since)}`
+        : by ? `${shown(by)}, since ${clock(since)}` : about?.program ?? ''}</span>
+      <span class="space"></span>
+      ${mayTake && html`<label class="box"><input type="checkbox" checked=${v.scripts} disabled=${!!by && !you}
+        title="For a script that waits for you, such as by waitFor. It can also act by scripts."
+        onChange=${(e) => { v.scripts = e.target.checked; if (you) v.take(); }} /> the agent's scripts go on</label>`}
+      ${mayTake && html`<button class="main" ref=${takes} disabled=${!!by && !you} onClick=${() => (you ? v.give() : v.take())}>
+        ${you ? 'Give back' : 'Take over'}</button>`}
+    </header>
+    ${isOpen && (v.about.why || !v.about.control) && html`<p class="note why">${v.about.why ? shown(v.about.why)
+      : 'This address shows only: bproxy view --control opens one that may take over.'}</p>`}
+    ${v.error && html`<p class="error" role="alert">${shown(v.error)}</p>`}
+    ${isOpen && html`<${Tabs} v=${v} you=${you} />`}
+    <main class="view">
+      <${Stage} v=${v} you=${you} />
+      <aside aria-label="What the agent does"><h2>Agent</h2>
+        ${v.log.length === 0 && html`<p class="note">Nothing since this page is open.</p>`}
+        <ol>${v.log.map((l) => html`<li key=${l}><time>${clock(l.at)}</time> ${shown(l.verb)}
+          ${l.times > 1 && html`<span class="times">× ${l.times}</span>`}${l.page && html`<span class="at">${l.page}</span>`}</li>`)}</ol>
+      </aside>
+    </main>
+    <p class="live" role="status">${v.told}</p>`;
+}
+
+// Tabs shows the tabs, and the address of the one that is looked at.
+function Tabs({ v, you }) {
+  const { pages, history, at } = v, now = pages.now;
+  const go = (step) => v.act('Page.navigateToHistoryEntry', { entryId: history[at + step].id });
+  const navigate = (e) => {
+    e.preventDefault();
+    v.act('Page.navigate', { url: addressOf(e.target.elements.address.value.trim()) });
+  };
+  return html`<div class="tabs" role="group" aria-label="Tabs">
+      ${[...pages.all.values()].map((p) => html`<span class="tab" key=${p.targetId}>
+        <button aria-pressed=${String(p.targetId === pages.current)} title=${shown(p.url)} onClick=${() => pages.look(p.targetId)}>
+          ${shown(p.title) || originOf(p.url) || 'New tab'}</button>
+        ${you && html`<button class="close" aria-label=${`Close ${shown(p.title)}`}
+          onClick=${() => v.act('Target.closeTarget', { targetId: p.targetId }, '')}>×</button>`}</span>`)}
+      ${you && html`<button class="new" aria-label="New tab" onClick=${async () => {
+        const { targetId } = await v.link.call('Target.createTarget', { url: 'about:blank' });
+        pages.look(targetId);
+      }}>+</button>`}
+    </div>
+    <form class="address" onSubmit=${navigate}>
+      ${you && html`
+        <button type="button" aria-label="Back" disabled=${!(at > 0)} onClick=${() => go(-1)}>←</button>
+        <button type="button" aria-label="Forward" disabled=${!(at < history.length - 1)} onClick=${() => go(1)}>→</button>
+        <button type="button" aria-label="Reload" onClick=${() => v.act('Page.reload', {})}>⟳</button>`}
+      <input name="address" aria-label="Address" readonly=${!you} spellcheck=${false} autocomplete="off"
+        key=${now?.url} defaultValue=${shown(now?.url)} />
+    </form>`;
+}
+
+// Stage shows the picture with what lies above it, and has a person's input sent.
+function Stage({ v, you }) {
+  const stage = useRef(), surface = useRef(), field = useRef(), pointer = useRef();
+  useEffect(() => {
+    surface.current.prepend(v.canvas);
+    let first = true;
+    const fit = new ResizeObserver(() => {
+      clearTimeout(v.resized);
+      if (!first) v.resized = setTimeout(() => v.picture?.again(), 200);
+      first = false;
+    });
+    fit.observe(stage.current);
+    v.size = () => {
+      const { width, height } = stage.current.getBoundingClientRect(), by = Math.min(devicePixelRatio, 2);
+      return [Math.min(1600, width * by), Math.min(1200, Math.max(height, 400) * by)];
+    };
+    return () => fit.disconnect();
+  }, []);
+  v.drawn = (meta) => {
+    surface.current.style.setProperty('--ratio', String(meta.deviceWidth / meta.deviceHeight));
+    surface.current.style.setProperty('--width', `${meta.deviceWidth}px`);
+    const p = v.pointer && v.picture.placeOf(v.pointer.x, v.pointer.y);
+    if (p) Object.assign(pointer.current.style, { left: `${p.x * 100}%`, top: `${p.y * 100}%`, display: 'block' });
+    else pointer.current.style.display = 'none';
+  };
+  useEffect(() => {
+    if (!you) return undefined;
+    const hand = surface.current.querySelector('.hand');
+    v.input.handle(hand, field.current);
+    let last = 0;
+    hand.addEventListener('pointermove', async (e) => {
+      if (performance.now() - last < 100) return;
+      last = performance.now();
+      hand.style.cursor = await v.frames.cursor(v.picture.pointOf(e.clientX, e.clientY));
+    });
+    field.current.focus({ preventScroll: true });
+    return undefined;
+  }, [you, v.input]);
+  const title = v.pages?.now?.title;
+  v.canvas.setAttribute('aria-label', `Picture of ${shown(title) || 'the page'}`);
+  return html`<div class="stage ${you ? 'held' : ''}" ref=${stage}>
+    <div class="surface" ref=${surface}>
+      <div class="pointer" ref=${pointer}></div>
+      ${you && html`<div class="hand" key=${v.link}><textarea ref=${field} autocapitalize="off" autocomplete="off" spellcheck=${false}
+        aria-label="Keys for the page. Control, Alt and Escape leave it."></textarea></div>`}
+      ${v.choices && html`<${Choices} ...${v.choices} choose=${(place) => {
+        v.choose(place);
+        field.current?.focus({ preventScroll: true });
+      }} />`}
+      ${v.pages?.now?.crashed && html`<div class="dialog"><h2>This page crashed</h2>
+        ${you ? html`<button class="main" onClick=${() => v.act('Page.reload', {})}>Reload</button>`
+          : html`<p class="note">Take over to reload it.</p>`}</div>`}
+      ${v.dialog && html`<${Dialog} dialog=${v.dialog} mayAnswer=${you}
+        answer=${(accept, promptText) => {
+          v.act('Page.handleJavaScriptDialog', { accept, promptText });
+          v.set({ dialog: undefined });
+        }} />`}
+    </div>
+    ${v.state !== 'open' && html`<p class="note">${v.state === 'connecting' ? 'Connecting…' : ''}</p>`}
+    ${v.state === 'open' && v.pages.all.size === 0 && html`<p class="note">No tab is open.</p>`}
+  </div>`;
+}
