@@ -100,8 +100,11 @@ func All(ctx context.Context, store *state.Store, was []Session) ([]Session, err
 		}
 	}
 	shared, private := client.RunningPools(ctx, f)
-	for _, p := range slices.Concat(shared, private) {
+	for _, p := range shared {
 		ask(control.Path(p.Control), p.Process.PID, "bpool", "", leasesOf)
+	}
+	for _, p := range private { // bmcp runs it
+		ask(control.Path(p.Control), p.Process.PID, "bmcp", "", leasesOf)
 	}
 	work.Wait()
 	setKeys(all)
@@ -240,12 +243,15 @@ func setKeys(all []Session) {
 	}
 }
 
-// Find returns the session with a key or a name that no other has.
+// Find returns the session with a key, with a name that no other has, or with the whole name or the lease by which its
+// program knows it.
 func Find(all []Session, key string) (*Session, error) {
 	var of, keys []string
 	for i := range all {
 		s := &all[i]
-		if s.Key == key || fmt.Sprintf("%s~%d", s.Name, s.pid) == key && s.Key == s.Name {
+		isOther := key != "" && key != s.Name
+		if s.Key == key || isOther && (s.of.Session == key || s.of.Lease == key) ||
+			s.Key == s.Name && fmt.Sprintf("%s~%d", s.Name, s.pid) == key {
 			return s, nil
 		}
 		if keys = append(keys, s.Key); s.Name == key {
