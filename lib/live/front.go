@@ -42,13 +42,12 @@ type Front struct {
 	// Unused is called when no page has been open for Idle.
 	Unused func()
 
-	// isOurs reports whether a request is of a program of this user.
-	isOurs func(*http.Request) bool
-	tokens tokens
-	http   front.Front
-	ctx    context.Context // of the WebSockets
-	end    context.CancelFunc
-	open   sync.WaitGroup // WebSockets
+	isOthers bool // tests: the programs of this user are another's
+	tokens   tokens
+	http     front.Front
+	ctx      context.Context // of the WebSockets
+	end      context.CancelFunc
+	open     sync.WaitGroup // WebSockets
 
 	mu    sync.Mutex
 	pages int // that are open
@@ -62,9 +61,6 @@ type Front struct {
 // Serve answers requests at a listener until the context ends. It then ends all WebSockets, and returns.
 func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 	f.ctx, f.end = context.WithCancel(context.Background())
-	if f.isOurs == nil {
-		f.isOurs = guard.IsOurs
-	}
 	f.http = front.Front{
 		Guard: guard.Guard{Page: true, Browsers: guard.NewBrowsers(f.Store)},
 		Routes: []front.Route{
@@ -156,7 +152,7 @@ func (f *Front) accept(w *front.Response, r *http.Request, serve func(context.Co
 	var ok bool
 	switch {
 	case p.Token == "":
-		ok, p.welcome.Control = f.isOurs(r), true
+		ok, p.welcome.Control = guard.IsOurs(r) && !f.isOthers, true
 	default:
 		p.welcome.Control, p.welcome.Token, ok = f.tokens.use(p.Token)
 	}

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -117,14 +118,27 @@ func (p *program) set(sessions ...api.Session) {
 	p.sessions = sessions
 }
 
+// hang has a program answer nothing any more.
+func (p *program) hang() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hangs = true
+}
+
 // newFront serves the page of a state file.
 func newFront(t *testing.T, store *state.Store) (f *Front, base string) {
+	t.Helper()
+	return serve(t, &Front{Store: store})
+}
+
+// serve serves a page.
+func serve(t *testing.T, f *Front) (_ *Front, base string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f = &Front{Store: store, Log: slog.New(slog.DiscardHandler), Unused: func() {}}
+	f.Log, f.Unused = slog.New(slog.DiscardHandler), func() {}
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() { f.Serve(ctx, l) })
@@ -339,9 +353,8 @@ func TestBrowserOfAnAgent(t *testing.T) {
 // A token is good once, and then another one is for as long as the page is open.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	f, base := newFront(t, newStore(t))
-	ours := false
-	f.isOurs = func(*http.Request) bool { return ours }
+	store := newStore(t)
+	f, base := serve(t, &Front{Store: store, isOthers: true})
 	first, _ := token(t, f.Fragment("", false))
 	_, a := greet(t, base, "/list", first)
 	if a.Token == "" || a.Token == first || a.Control || a.Error != "" {
@@ -364,13 +377,15 @@ func TestTokens(t *testing.T) {
 	if _, a := greet(t, base, "/list", second); !a.Control {
 		t.Errorf("with control: %+v", a)
 	}
-	ours = true
-	if _, a := greet(t, base, "/list", ""); a.Error != "" || !a.Control || a.Token != "" {
+	_, ours := newFront(t, store)
+	if _, a := greet(t, ours, "/list", ""); a.Error != "" || !a.Control || a.Token != "" {
 		t.Errorf("a browser of this user: %+v", a)
 	}
 	if _, a := greet(t, base, "/list", first); a.Error == "" {
 		t.Error("a wrong token is none")
 	}
+	f.tokens.mu.Lock()
+	defer f.tokens.mu.Unlock()
 	for sum := range f.tokens.all {
 		if bytes.Contains(sum[:], []byte(first)) {
 			t.Error("a token is kept")
@@ -412,8 +427,8 @@ func TestTokensEnd(t *testing.T) {
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ended := false
-		f := &Front{Unused: func() { ended = true }, ctx: t.Context()}
+		var ended atomic.Bool
+		f := &Front{Unused: func() { ended.Store(true) }, ctx: t.Context()}
 		f.enter()
 		f.enter()
 		f.leave()
@@ -424,11 +439,11 @@ func TestIdle(t *testing.T) {
 		time.Sleep(2 * Idle)
 		f.leave()
 		time.Sleep(Idle - time.Second)
-		if synctest.Wait(); ended {
+		if synctest.Wait(); ended.Load() {
 			t.Error("it ends before its time")
 		}
 		time.Sleep(2 * time.Second)
-		if synctest.Wait(); !ended {
+		if synctest.Wait(); !ended.Load() {
 			t.Error("it does not end")
 		}
 	})
@@ -492,8 +507,7 @@ func TestFirstMessage(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
-	hangs := newProgram(t, store, "hangs")
-	hangs.hangs = true
+	newProgram(t, store, "hangs").hang()
 	one := newProgram(t, store, "one", api.Session{Name: "a", Stats: api.Stats{TabCount: 2, IdleSeconds: 7}})
 	two := newProgram(t, store, "two", api.Session{Name: "a"}, api.Session{Name: api.NameOf("shop")})
 	_, base := newFront(t, store)
@@ -523,10 +537,7 @@ func TestList(t *testing.T) {
 	if got := fmt.Sprint(keys()); got != "[a new shop]" || time.Since(begun) > 3*time.Second {
 		t.Errorf("%s after %v", got, time.Since(begun))
 	}
-	one.set(api.Session{Name: "newer"}) // which it does not tell
-	one.mu.Lock()
-	one.hangs = true
-	one.mu.Unlock()
+	one.hang()
 	two.set()
 	p.next(&a)
 	if got := fmt.Sprint(keys()); got != "[new]" {
@@ -577,12 +588,30 @@ func TestSession(t *testing.T) {
 	p.ends()
 }
 
+// logged is what a service has logged.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // The service is one, is found by the state file, and leaves nothing.
 func TestService(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	newProgram(t, store, "one", api.Session{Name: "a"})
-	var log bytes.Buffer
+	var log logged
 	s := &Service{Store: store, Release: "1", Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
 		Level: slog.LevelDebug}))}
 	ready, ended := make(chan struct{}), make(chan error, 1)
