@@ -244,18 +244,19 @@ export function Session({ sessionKey, about }) {
       ${mayTake && html`<button class="main" ref=${takes} disabled=${!!by && !you} onClick=${() => (you ? v.give() : v.take())}>
         ${you ? 'Give back' : 'Take over'}</button>`}
     </header>
+    <main>
     ${isOpen && (v.about.why || !v.about.control) && html`<p class="note why">${v.about.why ? shown(v.about.why)
       : 'This address shows only: bproxy view --control opens one that may take over.'}</p>`}
     ${v.error && html`<p class="error" role="alert">${shown(v.error)}</p>`}
     ${isOpen && html`<${Tabs} v=${v} you=${you} />`}
-    <main class="view">
+    <div class="view">
       <${Stage} v=${v} you=${you} />
       <aside aria-label="What the agent does"><h2>Agent</h2>
         ${v.log.length === 0 && html`<p class="note">Nothing since this page is open.</p>`}
         <ol>${v.log.map((l) => html`<li key=${l}><time>${clock(l.at)}</time> ${shown(l.verb)}
           ${l.times > 1 && html`<span class="times">× ${l.times}</span>`}${l.page && html`<span class="at">${l.page}</span>`}</li>`)}</ol>
       </aside>
-    </main>
+    </div></main>
     <p class="live" role="status">${v.told}</p>`;
 }
 

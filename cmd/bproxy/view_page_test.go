@@ -1,0 +1,398 @@
+//go:build linux
+
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"btools/lib/cdp"
+	"btools/lib/cmdtest"
+	"btools/lib/virtual/chrometest"
+)
+
+// tab is a tab of a browser that a test drives.
+type tab struct {
+	t       *testing.T
+	conn    *cdp.Conn
+	session string
+}
+
+// openTab opens a tab of a browser, or of a session.
+func openTab(t *testing.T, conn *cdp.Conn, url string, width int) *tab {
+	t.Helper()
+	p := &tab{t: t, conn: conn}
+	var made struct{ TargetID string }
+	p.call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
+	p.attach(made.TargetID)
+	if width > 0 {
+		p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1,
+			"mobile": false}, nil)
+	}
+	p.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `window.violations = [];
+		document.addEventListener("securitypolicyviolation", (e) => violations.push(e.violatedDirective + " " + e.blockedURI))`}, nil)
+	p.call("Page.navigate", map[string]any{"url": url}, nil)
+	return p
+}
+
+func (p *tab) attach(target string) {
+	p.t.Helper()
+	var at struct{ SessionID string }
+	p.call("Target.attachToTarget", map[string]any{"targetId": target, "flatten": true}, &at)
+	p.session = at.SessionID
+	p.call("Page.enable", nil, nil)
+}
+
+func (p *tab) call(method string, params, result any) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), cmdtest.Patience)
+	defer cancel()
+	if err := p.conn.Call(ctx, p.session, method, params, result); err != nil {
+		p.t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// eval returns the value of an expression.
+func (p *tab) eval(expression string) any {
+	p.t.Helper()
+	var got struct {
+		Result           struct{ Value any }
+		ExceptionDetails json.RawMessage
+	}
+	p.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true,
+		"userGesture": true}, &got)
+	if got.ExceptionDetails != nil {
+		p.t.Fatalf("%.200s: %s", expression, got.ExceptionDetails)
+	}
+	return got.Result.Value
+}
+
+// until waits until an expression is true.
+func (p *tab) until(what, expression string) {
+	p.t.Helper()
+	cmdtest.Until(p.t, what, func() bool { return p.eval("!!("+expression+")") == true })
+}
+
+// mouse has an event of the mouse happen.
+func (p *tab) mouse(kind string, x, y float64, more map[string]any) {
+	p.t.Helper()
+	params := map[string]any{"type": kind, "x": x, "y": y}
+	for name, v := range more {
+		params[name] = v
+	}
+	p.call("Input.dispatchMouseEvent", params, nil)
+}
+
+// click presses and releases a button at a place.
+func (p *tab) click(x, y float64, button string, count int) {
+	p.t.Helper()
+	p.mouse("mouseMoved", x, y, nil)
+	for n := 1; n <= count; n++ {
+		p.mouse("mousePressed", x, y, map[string]any{"button": button, "clickCount": n})
+		p.mouse("mouseReleased", x, y, map[string]any{"button": button, "clickCount": n})
+	}
+}
+
+// key presses and releases a key.
+func (p *tab) key(key, code string, virtual, modifiers int) {
+	p.t.Helper()
+	down := map[string]any{"type": "rawKeyDown", "key": key, "code": code, "windowsVirtualKeyCode": virtual, "modifiers": modifiers}
+	switch {
+	case key == "Enter":
+		down["type"], down["text"] = "keyDown", "\r"
+	case len(key) == 1 && modifiers == 0:
+		down["type"], down["text"] = "keyDown", key
+	}
+	p.call("Input.dispatchKeyEvent", down, nil)
+	p.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": code,
+		"windowsVirtualKeyCode": virtual, "modifiers": modifiers}, nil)
+}
+
+// press clicks the button with a name.
+func (p *tab) press(name string) {
+	p.t.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll("button, a")].find((b) => (b.ariaLabel ?? b.textContent).trim() === %q)`, name)
+	p.until("there is the button "+name, find+"?.disabled === false || "+find+"?.href")
+	p.eval(find + ".click()")
+}
+
+// person is somebody who looks at a session on the page of bproxy view.
+type person struct {
+	*tab
+	agent *tab // of the session
+}
+
+// at returns where a point of the agent's page is on the person's screen.
+func (p person) at(x, y float64) (float64, float64) {
+	p.t.Helper()
+	var box struct{ X, Y, W, H float64 }
+	raw, _ := json.Marshal(p.eval(`(() => { const b = document.querySelector(".surface canvas").getBoundingClientRect();
+		return {X: b.x, Y: b.y, W: b.width, H: b.height} })()`))
+	json.Unmarshal(raw, &box)
+	var size []float64
+	raw, _ = json.Marshal(p.agent.eval("[innerWidth, innerHeight]"))
+	json.Unmarshal(raw, &size)
+	return box.X + x*box.W/size[0], box.Y + y*box.H/size[1]
+}
+
+// clickOn clicks on an element of the agent's page.
+func (p person) clickOn(selector, button string, count int) {
+	p.t.Helper()
+	var c []float64
+	raw, _ := json.Marshal(p.agent.eval(fmt.Sprintf(`(() => { const b = document.querySelector(%q).getBoundingClientRect();
+		return [b.x + b.width / 2, b.y + b.height / 2] })()`, selector)))
+	json.Unmarshal(raw, &c)
+	x, y := p.at(c[0], c[1])
+	p.click(x, y, button, count)
+}
+
+const viewedPage = `<!doctype html><title>Shop</title><style>body { margin: 20px; font: 16px sans-serif }
+	p { margin: 8px 0 } input, select { width: 200px }</style>
+	<p><input id="name"></p><p><input id="secret" type="password" value="hidden"></p>
+	<p><select id="country"><option>Austria<option disabled>Belgium<option>Croatia<optgroup label="More"><option>Denmark</optgroup></select></p>
+	<p><a id="link" href="/other" target="_blank">terms</a></p><p><button id="buy">buy</button></p>
+	<p id="far" style="margin-top: 3000px">far</p>
+	<script>window.log = [];
+	for (const type of ["click", "dblclick", "contextmenu", "auxclick", "change", "paste", "compositionstart", "compositionend", "wheel"])
+		addEventListener(type, (e) => log.push(type + " " + (e.target.id ?? "") + (e.isTrusted || type === "compositionend" ? "" : " untrusted")), true)
+	</script>`
+
+// A person uses the page of a session with the mouse and the keyboard as they would use the browser itself.
+func TestViewPage(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		if r.URL.Path == "/other" {
+			fmt.Fprint(w, "<title>Other</title>")
+			return
+		}
+		fmt.Fprint(w, viewedPage)
+	}))
+	t.Cleanup(site.Close)
+	w := cmdtest.New(t)
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	viewer, _ := chrometest.StartShellOnPort(t)
+	var violations sync.Map
+	for _, browser := range []string{"chrome-headless-shell", "chromium"} {
+		p := w.Proxy("share", "--browser", browser)
+		t.Run(browser, func(t *testing.T) {
+			session := "in-" + browser
+			conn, err := cdp.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL, "http")+"/session/"+session+"/devtools/browser/x",
+				func(cdp.Event) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			agent := &tab{t: t, conn: conn}
+			var all struct{ TargetInfos []struct{ TargetID string } }
+			agent.call("Target.getTargets", nil, &all)
+			agent.attach(all.TargetInfos[0].TargetID)
+			agent.call("Page.navigate", map[string]any{"url": site.URL}, nil)
+			agent.until("the page is there", "window.log && document.readyState === 'complete'")
+
+			screen, err := cdp.Dial(t.Context(), viewer, func(cdp.Event) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer screen.Close()
+			address := strings.TrimSpace(w.Run("bproxy", "view", "--no-open", "--control", session).Out)
+			x := person{openTab(t, screen, address, 1280), agent}
+			x.until("there is a picture", `document.querySelector(".surface canvas")?.width > 100`)
+			if got := x.eval("location.hash"); got != "#/"+session {
+				t.Errorf("the address keeps %v", got)
+			}
+			checkAccessible(t, x.tab)
+			x.eval(`document.querySelector(".box input").click()`) // the agent's scripts go on, by which the test looks
+			x.press("Take over")
+			x.until("the person has control", `document.querySelector(".state")?.textContent.startsWith("you")`)
+			usePage(t, x)
+			x.press("Give back")
+			x.until("the agent goes on", `document.querySelector(".live").textContent === "The agent goes on."`)
+			if got := agent.eval("1 + 1"); got != 2.0 {
+				t.Errorf("afterwards the agent gets %v", got)
+			}
+			agent.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": 50, "y": 60}, nil)
+			x.until("the agent's deeds are told", `document.querySelector("aside").textContent.includes("moves the mouse")`)
+			if got := x.eval("JSON.stringify(violations)"); got != "[]" {
+				violations.Store(browser, got)
+			}
+			x.call("Page.close", nil, nil)
+		})
+		p.Stop()
+	}
+	violations.Range(func(browser, got any) bool {
+		t.Errorf("%v: the page breaks its own policy: %v", browser, got)
+		return true
+	})
+}
+
+// usePage does what the kinds of input are, each as a person does it.
+func usePage(t *testing.T, x person) {
+	page := x.agent // whose scripts go on
+	saw := func(what string) {
+		t.Helper()
+		page.until("the page sees "+what, fmt.Sprintf("log.includes(%q)", what))
+	}
+	value := func(want string) {
+		t.Helper()
+		page.until("the field has "+want, fmt.Sprintf(`document.activeElement.value === %q`, want))
+	}
+	x.clickOn("#buy", "left", 1)
+	saw("click buy")
+	x.clickOn("#buy", "left", 2)
+	saw("dblclick buy")
+	x.clickOn("#buy", "right", 1)
+	saw("contextmenu buy")
+
+	x.clickOn("#name", "left", 1)
+	for _, c := range "an@" {
+		x.key(string(c), "KeyA", 0, 0)
+	}
+	value("an@")
+	x.key("a", "KeyA", 65, 2)
+	x.key("Backspace", "Backspace", 8, 0)
+	value("")
+	x.call("Input.insertText", map[string]any{"text": "🙂"}, nil) // as a keyboard on the screen does
+	value("🙂")
+	x.eval(`(() => { const data = new DataTransfer(); data.setData("text/plain", " pasted");
+		document.activeElement.dispatchEvent(new ClipboardEvent("paste", {clipboardData: data, cancelable: true})) })()`)
+	value("🙂 pasted")
+	x.call("Input.imeSetComposition", map[string]any{"text": "に", "selectionStart": 1, "selectionEnd": 1}, nil)
+	saw("compositionstart name")
+	x.call("Input.insertText", map[string]any{"text": "日本"}, nil)
+	value("🙂 pasted日本")
+
+	x.call("Browser.grantPermissions", map[string]any{"permissions": []string{"clipboardReadWrite", "clipboardSanitizedWrite"}}, nil)
+	x.key("a", "KeyA", 65, 2)
+	x.key("c", "KeyC", 67, 2)
+	x.until("the selection is copied", `document.querySelector(".live").textContent === "Copied."`)
+	if got := x.eval("navigator.clipboard.readText()"); got != "🙂 pasted日本" {
+		t.Errorf("copied is %v", got)
+	}
+	x.clickOn("#secret", "left", 3)
+	x.key("c", "KeyC", 67, 2)
+
+	x.clickOn("#country", "left", 1)
+	x.until("the options are shown", `document.querySelectorAll("[role=option]").length === 4`)
+	x.key("ArrowDown", "ArrowDown", 40, 0)
+	x.key("Enter", "Enter", 13, 0)
+	page.until("an option is chosen", `document.querySelector("#country").value === "Croatia"`)
+	saw("change country")
+
+	x.mouse("mouseMoved", 10, 10, nil)
+	for range 3 {
+		lx, ly := x.at(60, 140)
+		x.mouse("mouseMoved", lx, ly, nil)
+	}
+	x.clickOn("#far", "left", 1)
+	sx, sy := x.at(100, 100)
+	x.mouse("mouseWheel", sx, sy, map[string]any{"deltaX": 0, "deltaY": 300})
+	page.until("the page is scrolled", "scrollY === 300")
+	x.mouse("mouseWheel", sx, sy, map[string]any{"deltaX": 0, "deltaY": -300})
+	page.until("the page is scrolled back", "scrollY === 0")
+
+	page.eval("setTimeout(() => { window.answer = prompt('Your name?', 'nobody') }, 50)")
+	x.until("the dialog is shown", `document.querySelector(".dialog")?.textContent.includes("Your name?")`)
+	x.eval(`document.querySelector(".dialog input").value = "Anna"`)
+	x.press("OK")
+	page.until("the dialog is answered", `window.answer === "Anna"`)
+
+	x.clickOn("#link", "middle", 1)
+	x.until("the tab that a link opens is there", `document.querySelectorAll(".tab").length === 2`)
+	x.clickOn("#link", "left", 1)
+	x.until("the view follows to a new tab", `document.querySelectorAll(".tab").length === 3 &&
+		document.querySelector(".tab:last-of-type button[aria-pressed=true]")?.textContent.trim() === "Other"`)
+	x.press("Close Other")
+	x.until("a tab is closed", `document.querySelectorAll(".tab").length === 2`)
+	x.press("Shop")
+
+}
+
+// checkAccessible asserts that axe finds nothing in a page, in light and dark.
+func checkAccessible(t *testing.T, p *tab) {
+	t.Helper()
+	axe, err := os.ReadFile(filepath.Join(cmdtest.Clients(t), "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.eval(string(axe) + ";0")
+	for _, scheme := range []string{"light", "dark"} {
+		p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]any{
+			{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+		got := p.eval(`axe.run().then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html + " " + n.failureSummary)).join("\n"))`)
+		if got != "" {
+			t.Errorf("axe in %s: %s", scheme, got)
+		}
+	}
+}
+
+// A person finds and opens a session with the keyboard alone, sees new ones appear and ended ones vanish, and all of it
+// fits on a telephone.
+func TestViewGrid(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	p := w.Proxy("share")
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	viewer, _ := chrometest.StartShellOnPort(t)
+	screen, err := cdp.Dial(t.Context(), viewer, func(cdp.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	x := openTab(t, screen, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 360)
+	x.until("it says that there is nothing", `document.querySelector(".empty")?.textContent.includes("bmcp call")`)
+	checkAccessible(t, x)
+	for _, name := range []string{"alpha", "beta"} {
+		conn, err := cdp.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL, "http")+"/session/"+name+"/devtools/browser/x",
+			func(cdp.Event) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		agent := &tab{t: t, conn: conn}
+		var all struct{ TargetInfos []struct{ TargetID string } }
+		agent.call("Target.getTargets", nil, &all)
+		agent.attach(all.TargetInfos[0].TargetID)
+		agent.call("Page.navigate", map[string]any{"url": "data:text/html,<title>page of " + name + "</title>"}, nil)
+	}
+	x.until("both appear with their pictures and titles", `document.querySelectorAll(".tile").length === 2 &&
+		[...document.querySelectorAll(".tile canvas")].every((c) => c.width > 100) &&
+		[...document.querySelectorAll(".tile .title")].map((e) => e.textContent).join() === "page of alpha,page of beta"`)
+	checkAccessible(t, x)
+	if got := x.eval("document.documentElement.scrollWidth"); got != 360.0 {
+		t.Errorf("the page is %v wide on 360", got)
+	}
+	x.key("/", "Slash", 191, 0)
+	for _, c := range "bet" {
+		x.key(string(c), "Key"+strings.ToUpper(string(c)), 0, 0)
+	}
+	x.until("one is left", `document.querySelectorAll(".tile").length === 1`)
+	x.key("Escape", "Escape", 27, 0)
+	x.until("all are back", `document.querySelectorAll(".tile").length === 2`)
+	x.key("ArrowDown", "ArrowDown", 40, 0)
+	x.key("ArrowDown", "ArrowDown", 40, 0)
+	x.until("the second has the focus", `document.activeElement.textContent.includes("beta")`)
+	x.key("Enter", "Enter", 13, 0)
+	x.until("it is open", `location.hash === "#/beta" && document.querySelector(".surface canvas")?.width > 100`)
+	checkAccessible(t, x)
+	if got := x.eval("document.documentElement.scrollWidth"); got != 360.0 {
+		t.Errorf("the session is %v wide on 360", got)
+	}
+	x.eval("history.back()")
+	x.until("the grid is back", `document.querySelectorAll(".tile").length === 2`)
+	w.Run("bproxy", "session", "end", "alpha").Exits(t, 0, "")
+	x.until("an ended session vanishes", `document.querySelectorAll(".tile").length === 1`)
+	p.Stop()
+	x.until("those of a program that has ended vanish", `document.querySelectorAll(".tile").length === 0`)
+	if got := x.eval("JSON.stringify(violations)"); got != "[]" {
+		t.Errorf("the page breaks its own policy: %v", got)
+	}
+}
