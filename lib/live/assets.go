@@ -7,7 +7,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strconv"
@@ -26,6 +25,10 @@ type asset struct {
 	kind, tag     string
 }
 
+// kinds are the types of files, whatever the system's table says.
+var kinds = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".js": "text/javascript; charset=utf-8"}
+
 // assets returns the files of the page by their paths.
 var assets = sync.OnceValue(func() map[string]*asset {
 	all := map[string]*asset{}
@@ -41,9 +44,9 @@ var assets = sync.OnceValue(func() map[string]*asset {
 		z, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
 		z.Write(b)
 		z.Close()
-		kind := mime.TypeByExtension(path.Ext(name))
-		if strings.HasSuffix(name, ".js") {
-			kind = "text/javascript; charset=utf-8" // whatever the system's table says
+		kind, ok := kinds[path.Ext(name)]
+		if !ok {
+			return nil // it is for readers of the source
 		}
 		all[strings.TrimPrefix(name, "assets")] = &asset{b, zipped.Bytes(), kind, fmt.Sprintf(`"%x"`, sha256.Sum256(b))}
 		return nil

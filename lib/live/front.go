@@ -6,6 +6,7 @@ package live
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -295,6 +296,9 @@ func (f *Front) serveSession(w *front.Response, r *http.Request) error {
 			return
 		}
 		s, err := sources.Find(all, key)
+		if err == nil && s.Why != "" {
+			err = errors.New(s.Why)
+		}
 		if err != nil {
 			p.refuse(err.Error())
 			return

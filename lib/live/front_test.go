@@ -274,6 +274,15 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
+	sent := 0
+	for path, a := range assets() {
+		if path != "/" {
+			sent += len(a.zipped)
+		}
+	}
+	if sent > 45_000 {
+		t.Errorf("the page has %d bytes", sent)
+	}
 	for path, want := range map[string]int{"/": 405, "/list": 405, "/session/x": 405} {
 		resp, err := http.Post(base+path, "text/plain", strings.NewReader("x"))
 		if err != nil {
@@ -284,7 +293,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("POST %s is answered with %d", path, resp.StatusCode)
 		}
 	}
-	for _, path := range []string{"/list", "/session/x", "/none", "/assets/index.html", "/../front.go"} {
+	for _, path := range []string{"/list", "/session/x", "/none", "/assets/index.html", "/vendor/LICENSE", "/../front.go"} {
 		resp, err := http.Get(base + path)
 		if err != nil {
 			t.Fatal(err)
@@ -581,11 +590,34 @@ func TestSession(t *testing.T) {
 			}
 		}
 	}
+	named, _ := dial(t, base, "/session/log%20in%2Fshop")
+	named.send(`{"token": "", "tile": true, "who": " an\u202ena\n\u0007` + strings.Repeat("é", maxWho) + `"}`)
+	var r api.AttachRequest
+	named.next(nil)
+	if named.next(&r); !strings.HasPrefix(r.Who, `an\u202ena \x07é`) || len(r.Who) > maxWho || !r.Tile || r.View {
+		t.Errorf("the program is asked for %+v", r)
+	}
 	p, a := greet(t, base, "/session/shp", "")
 	if !strings.Contains(a.Error, `"shp"`) {
 		t.Errorf("%+v", a)
 	}
 	p.ends()
+}
+
+// A service of another release makes room if no page is open.
+func TestOtherRelease(t *testing.T) {
+	t.Parallel()
+	s := &Service{Store: newStore(t), Release: "1", Log: slog.New(slog.DiscardHandler)}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- s.Run(t.Context(), func() { close(ready) }) }()
+	<-ready
+	_, err := Open.Ask(t.Context(), control.Path(s.Store.SocketPath(Socket)), OpenRequest{Release: "2"})
+	if err == nil || control.ErrorOf(err).Code != control.Stopping {
+		t.Errorf("it answers %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // logged is what a service has logged.
@@ -630,10 +662,10 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, fragment, _ := strings.Cut(opened.Address, "/#")
+	base, fragment, _ := strings.Cut(opened, "/#")
 	first, key := token(t, "/#"+fragment)
 	if key != "a" {
-		t.Errorf("the address is %s", opened.Address)
+		t.Errorf("the address is %s", opened)
 	}
 	_, a := greet(t, base, "/list", first)
 	if a.Token == "" {
@@ -649,8 +681,8 @@ func TestService(t *testing.T) {
 	}
 	// A page is open: it is not replaced by one of another release.
 	opened, err = Open.Ask(t.Context(), at, OpenRequest{Browse: true, Session: "a", Release: "2"})
-	if err != nil || opened.Address != base+"/#/a" {
-		t.Errorf("for a browser: %+v, %v", opened, err)
+	if err != nil || opened != base+"/#/a" {
+		t.Errorf("for a browser: %s, %v", opened, err)
 	}
 	name, err := s.lead("http://x/#t=secret")
 	if st, err := os.Stat(name); err != nil || st.Mode() != 0o600 {

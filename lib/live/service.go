@@ -29,8 +29,8 @@ const Socket = "view"
 
 // The methods of the service.
 const (
-	// Open answers with an address of the page.
-	Open control.Method[OpenRequest, Opened] = "open"
+	// Open answers with an address of the page, or with the path of a file that leads there.
+	Open control.Method[OpenRequest, string] = "open"
 	// Stop ends the service, all tokens and connections, and then answers.
 	Stop control.Method[struct{}, struct{}] = "stop"
 )
@@ -42,11 +42,6 @@ type OpenRequest struct {
 	// Browse says that the address is for the browser of this user, and an argument of its command: it has no token.
 	Browse  bool   `json:"browse,omitempty"`
 	Release string `json:"release"` // of the program that asks
-}
-
-// Opened is the answer to open.
-type Opened struct {
-	Address string `json:"address"` // or the path of a file that leads there
 }
 
 // Service is the service behind bproxy view.
@@ -151,14 +146,13 @@ func (s *Service) open(ctx context.Context, r OpenRequest) (any, error) {
 		}
 		switch {
 		case !r.Browse:
-			return Opened{s.base + s.front.Fragment(key, r.Control)}, nil
+			return s.base + s.front.Fragment(key, r.Control), nil
 		case runtime.GOOS != "linux":
-			name, err := s.lead(s.base + s.front.Fragment(key, true))
-			return Opened{name}, err
+			return s.lead(s.base + s.front.Fragment(key, true))
 		case key == "": // the system tells whose browser it is
-			return Opened{s.base + "/"}, nil
+			return s.base + "/", nil
 		}
-		return Opened{s.base + "/#/" + url.PathEscape(key)}, nil
+		return s.base + "/#/" + url.PathEscape(key), nil
 	}), nil
 }
 

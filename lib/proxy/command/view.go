@@ -81,12 +81,12 @@ func viewAddress(c *cli.Context, r live.OpenRequest) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		a, err := live.Open.Ask(ctx, conn, r)
+		at, err := live.Open.Ask(ctx, conn, r)
 		conn.Close()
 		var e *control.Error
 		isOver := errors.As(err, &e) && e.Code == control.Stopping || errors.Is(err, control.ErrNotBegun)
 		if !isOver || time.Now().After(end) {
-			return a.Address, err
+			return at, err
 		}
 		time.Sleep(10 * time.Millisecond) // it leaves its socket at once
 	}
