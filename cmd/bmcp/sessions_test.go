@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +106,10 @@ func TestMCPHostsApart(t *testing.T) {
 			t.Errorf(`got %s, want "/sub/one" without "/host-"`, r)
 		}
 	})
+	if all := w.Run("bproxy", "session", "list", "-f", "session.name").Out; !regexp.MustCompile(
+		`(?m)^t-[0-9a-f]{4}-[A-Z2-7]{26}\.sub-agent-1$`).MatchString(all) {
+		t.Errorf("the sessions are called %s", all)
+	}
 	st := statusOf(t, one.Tool("coordinator_status", "{}").Text())
 	t.Run("the status lists the host's sessions", func(t *testing.T) {
 		if len(st.Sessions) != 2 || st.Sessions[0].ID != nil || st.Sessions[1].ID == nil ||

@@ -60,7 +60,7 @@ func (h *Host) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, e
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
 			Release: s.Release,
-			Own:     source.HasID(b.Session, h.name), Arguments: s.Source.Kind().Arguments(),
+			Own:     source.HasID(b.Session, h.Name()), Arguments: s.Source.Kind().Arguments(),
 			Dir: s.Dir, Only: s.Tools, Callable: s.Callable, NoImages: s.NoImages, SnapshotFiles: s.SnapshotFiles,
 			Secrets:       s.Secrets,
 			ListPageTools: s.ListPageTools && to == mcp.OfHandshake, PageNames: &h.pageNames,

@@ -1,13 +1,16 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +30,9 @@ import (
 // Host is what one host talks to, or all hosts of the stateless protocol, with its children.
 type Host struct {
 	server      *Server
-	name        string        // unique
-	initialized chan struct{} // closed when children may send requests to the host
+	name        string                 // unique
+	called      atomic.Pointer[string] // the name of its sessions, which begins with what people call it; nil: not yet
+	initialized chan struct{}          // closed when children may send requests to the host
 
 	browsers        source.Browsers
 	params          atomic.Pointer[json.RawMessage] // of the host's initialize; nil before
@@ -53,16 +57,40 @@ type Host struct {
 // NewHost makes what one host talks to, or several. It calls send for each
 // message to a host, in order.
 func (s *Server) NewHost(send front.Send, shared bool) *Host {
-	return s.newHost(rand.Text(), send, shared)
+	h := s.newHost(send, shared)
+	if shared {
+		h.call("")
+	}
+	return h
 }
 
 // NewCalled makes what one host talks to, whose browser people find by what they call it.
 func (s *Server) NewCalled(called string, send front.Send) front.Host {
-	return s.newHost(api.NameOf(called), send, false)
+	h := s.newHost(send, false)
+	name := api.NameOf(called)
+	h.called.Store(&name)
+	return h
 }
 
-func (s *Server) newHost(name string, send front.Send, shared bool) *Host {
-	h := &Host{server: s, name: name, initialized: make(chan struct{})}
+// maxCalled is how many characters of the name of a host's program are in that of its sessions, which has room for a
+// session_id.
+const maxCalled = 14
+
+// call names the host's sessions by its program, unless they have a name.
+func (h *Host) call(program string) {
+	words := strings.FieldsFunc(strings.ToLower(program), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	called := strings.Join(words, "-")
+	called = strings.Trim(called[:min(len(called), maxCalled)], "-")
+	var random [2]byte
+	rand.Read(random[:])
+	name := api.NameOf(cmp.Or(called, "mcp") + "-" + hex.EncodeToString(random[:]))
+	h.called.CompareAndSwap(nil, &name)
+}
+
+func (s *Server) newHost(send front.Send, shared bool) *Host {
+	h := &Host{server: s, name: rand.Text(), initialized: make(chan struct{})}
 	h.handed.Since = time.Now()
 	h.requests.server, h.send = s, s.masked(send)
 	h.table = table{MaxAwaiting: s.Limits.Awaiting, MaxQuestions: s.Limits.Questions, NewKey: rand.Text, Shared: shared}
@@ -219,7 +247,13 @@ func (h *Host) admit(ctx context.Context, req *request) bool {
 			return false
 		}
 		h.allowQuestions()
+		if h.called.Load() == nil {
+			h.call(jsonrpc.GetString(h.hostParams(), "clientInfo", "name"))
+		}
 		return true
+	}
+	if h.called.Load() == nil {
+		h.call(jsonrpc.GetString(req.m.Params, "_meta", "io.modelcontextprotocol/clientInfo", "name"))
 	}
 	if req.env.Refused != nil {
 		req.fail(req.env.Refused)
@@ -323,7 +357,12 @@ func (h *Host) InputSchema(tool string, capabilities json.RawMessage) json.RawMe
 }
 
 // Name implements source.Owner.
-func (h *Host) Name() string { return h.name }
+func (h *Host) Name() string {
+	if h.called.Load() == nil {
+		h.call("")
+	}
+	return *h.called.Load()
+}
 
 // Away implements Host.
 func (h *Host) Away() (busy bool) { return h.browsers.Away() }

@@ -2,8 +2,10 @@ package coordinator
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
+	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 )
@@ -32,5 +34,41 @@ func TestInputSchema(t *testing.T) {
 		if got := string(s.InputSchema(name, json.RawMessage("{}"))); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
+	}
+}
+
+// The sessions of a host are called as its program is, and nobody guesses their names.
+func TestHostIsCalled(t *testing.T) {
+	c := withChildren(t)
+	host := func(shared bool, lines ...string) *Host {
+		h := c.NewHost(func(json.RawMessage, bool, []byte) {}, shared)
+		for _, line := range lines {
+			h.Handle(jsonrpc.Parse([]byte(line)))
+		}
+		return h
+	}
+	initialize := func(program string) []string {
+		return []string{`{"id":1,"method":"initialize","params":{"protocolVersion":"` + mcp.Legacy +
+			`","clientInfo":{"name":"` + program + `"}}}`, `{"id":2,"method":"tools/list"}`}
+	}
+	for want, h := range map[string]*Host{
+		"claude-code":   host(false, initialize("claude-code")...),
+		"visual-studio": host(false, initialize("Visual Studio Code")...),
+		"mcp":           host(false, initialize("名前")...),
+		"cursor": host(false, `{"id":1,"method":"tools/list","params":{"_meta":{"`+mcp.MetaVersion+`":"2026-07-28",`+
+			`"io.modelcontextprotocol/clientInfo":{"name":"Cursor"}}}}`),
+	} {
+		name := h.Name()
+		called := api.Called(name)
+		if !strings.HasPrefix(called, want+"-") || len(called) != len(want)+5 || len(name) != len(called)+27 ||
+			len(name) > 46 || h.Name() != name {
+			t.Errorf("%s is called %s, its sessions %s", want, called, name)
+		}
+	}
+	if several := host(true, initialize("claude-code")...); !strings.HasPrefix(several.Name(), "mcp-") {
+		t.Errorf("several hosts are called %s", several.Name())
+	}
+	if h := c.NewCalled("shop", func(json.RawMessage, bool, []byte) {}); api.Called(h.(*Host).Name()) != "shop" {
+		t.Errorf("a host with a name is called %s", h.(*Host).Name())
 	}
 }

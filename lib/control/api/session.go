@@ -59,11 +59,14 @@ func begin(called string) string {
 	return called[:maxCalled-sum] + fmt.Sprintf("%x", sha256.Sum256([]byte(called)))[:sum]
 }
 
-// Called returns the name of a session without the end that nobody is to guess.
+// Called returns the name of a session without what nobody is to guess: its end, or what is before a dot.
 func Called(name string) string {
-	at := len(name) - secret
-	if at > 0 && name[at] == '-' && strings.Trim(name[at+1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "" {
-		return name[:at]
+	for at := 1; at+secret <= len(name); at++ {
+		end := at + secret
+		if name[at] == '-' && (end == len(name) || name[end] == '.') &&
+			strings.Trim(name[at+1:end], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == "" {
+			return name[:at] + name[end:]
+		}
 	}
 	return name
 }

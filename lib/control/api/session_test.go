@@ -20,6 +20,11 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
+	host := NameOf("claude-code-7f3a")
+	if s := (&Session{Name: host + ".shop-2"}); !s.IsCalled("claude-code-7f3a.shop-2") || s.IsCalled("claude-code-7f3a") ||
+		Called(s.Name) != "claude-code-7f3a.shop-2" || Called(host) != "claude-code-7f3a" || Called("a-b.c") != "a-b.c" {
+		t.Errorf("%s is called %s", s.Name, Called(s.Name))
+	}
 	for _, name := range []string{"a", "a-b", "a-abcdefghijklmnopqrstuvwxyz", strings.Repeat("A", 27)} {
 		if s := (&Session{Name: name}); s.IsCalled(name[:1]) != (name == "a") {
 			t.Errorf("%s is called %s", name, name[:1])
