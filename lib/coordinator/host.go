@@ -247,9 +247,6 @@ func (h *Host) admit(ctx context.Context, req *request) bool {
 			return false
 		}
 		h.allowQuestions()
-		if h.called.Load() == nil {
-			h.call(jsonrpc.GetString(h.hostParams(), "clientInfo", "name"))
-		}
 		return true
 	}
 	if h.called.Load() == nil {
@@ -293,6 +290,7 @@ func (h *Host) initialize(ctx context.Context, req *request) {
 	version := jsonrpc.GetString(result, "protocolVersion")
 	h.version.CompareAndSwap(nil, &version)
 	h.params.CompareAndSwap(nil, &params)
+	h.call(jsonrpc.GetString(params, "clientInfo", "name"))
 	h.startAll(mcp.OfHandshake, false)
 	h.do(func() {
 		h.server.catalog.Await(ctx, catalog.Initialized, h.server.Limits.Catalog.Initialize)

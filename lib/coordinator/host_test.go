@@ -49,7 +49,7 @@ func TestHostIsCalled(t *testing.T) {
 	}
 	initialize := func(program string) []string {
 		return []string{`{"id":1,"method":"initialize","params":{"protocolVersion":"` + mcp.Legacy +
-			`","clientInfo":{"name":"` + program + `"}}}`, `{"id":2,"method":"tools/list"}`}
+			`","clientInfo":{"name":"` + program + `"}}}`}
 	}
 	for want, h := range map[string]*Host{
 		"claude-code":   host(false, initialize("claude-code")...),

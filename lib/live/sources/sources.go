@@ -37,6 +37,9 @@ const (
 	Firefox = "firefox" // there is no picture
 )
 
+// profile is the name of the session of bmcp that has the browser's own profile, in each bmcp.
+const profile = "host"
+
 // Session is a session of a program, or a browser that one has for itself.
 type Session struct {
 	Key        string          `json:"key"`     // its name, with the program's process ID if others have the same
@@ -82,6 +85,9 @@ func All(ctx context.Context, store *state.Store, was []Session) ([]Session, err
 			mu.Lock()
 			defer mu.Unlock()
 			for _, s := range found {
+				if s.Name == profile && holder != "" {
+					s.Name = strings.ReplaceAll(holder, " ", "-")
+				}
 				s.at, s.pid = at, pid
 				s.Program, s.Holder = cmp.Or(s.Program, program), cmp.Or(s.Holder, holder)
 				all = append(all, s)
