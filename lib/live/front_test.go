@@ -293,7 +293,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("POST %s is answered with %d", path, resp.StatusCode)
 		}
 	}
-	for _, path := range []string{"/list", "/session/x", "/none", "/assets/index.html", "/vendor/LICENSE", "/../front.go"} {
+	for _, path := range []string{"/list", "/session/x", "/none", "/assets/index.html", "/vendor/LICENSE",
+		"/../front.go"} {
 		resp, err := http.Get(base + path)
 		if err != nil {
 			t.Fatal(err)

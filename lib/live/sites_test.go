@@ -62,7 +62,9 @@ func TestOtherSites(t *testing.T) {
 	got := evaluate(`(async () => {
 		const base = "` + base + `", tried = {};
 		const by = (tag, at) => new Promise((done) => {
-			const e = Object.assign(document.createElement(tag), {onload: () => done("loaded"), onerror: () => done("failed")});
+			const e = document.createElement(tag);
+			e.onload = () => done("loaded");
+			e.onerror = () => done("failed");
 			e.src = base + at;
 			document.body.append(e);
 		});
@@ -79,7 +81,8 @@ func TestOtherSites(t *testing.T) {
 		try { tried.frame = frames[0].document ? "read" : "none"; } catch { tried.frame = "failed"; }
 		return Object.entries(tried).map((e) => e.join(" ")).join(", ");
 	})()`)
-	if want := "fetch failed, post failed, script failed, image failed, socket failed, frame failed"; got != `"`+want+`"` {
+	want := "fetch failed, post failed, script failed, image failed, socket failed, frame failed"
+	if got != `"`+want+`"` {
 		t.Errorf("another site tries %s", got)
 	}
 	load("document.querySelector('a').click()")

@@ -21,9 +21,14 @@ func TestNames(t *testing.T) {
 		}
 	}
 	host := NameOf("claude-code-7f3a")
-	if s := (&Session{Name: host + ".shop-2"}); !s.IsCalled("claude-code-7f3a.shop-2") || s.IsCalled("claude-code-7f3a") ||
-		Called(s.Name) != "claude-code-7f3a.shop-2" || Called(host) != "claude-code-7f3a" || Called("a-b.c") != "a-b.c" {
-		t.Errorf("%s is called %s", s.Name, Called(s.Name))
+	if s := (&Session{Name: host + ".shop"}); !s.IsCalled("claude-code-7f3a.shop") || s.IsCalled("claude-code-7f3a") {
+		t.Errorf("%s is not called by its session_id", s.Name)
+	}
+	for name, want := range map[string]string{host: "claude-code-7f3a", host + ".b": "claude-code-7f3a.b",
+		"a-b.c": "a-b.c"} {
+		if got := Called(name); got != want {
+			t.Errorf("%s is called %s", name, got)
+		}
 	}
 	for _, name := range []string{"a", "a-b", "a-abcdefghijklmnopqrstuvwxyz", strings.Repeat("A", 27)} {
 		if s := (&Session{Name: name}); s.IsCalled(name[:1]) != (name == "a") {
