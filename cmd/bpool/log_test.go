@@ -59,7 +59,8 @@ func TestPoolLog(t *testing.T) {
 	}
 	ends := func(id, why string) func(line) bool {
 		return func(l line) bool {
-			return l.Level == "INFO" && (l.Lease == id || id == "" && l.Lease != "") && l.Why == why && l.By == "uid:0" &&
+			return l.Level == "INFO" && (l.Lease == id || id == "" && l.Lease != "") && l.Why == why &&
+				l.By == "uid:0" &&
 				l.PID > 0 && l.Holder != "" && l.Waited != nil && l.Held != nil
 		}
 	}

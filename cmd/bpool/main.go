@@ -58,7 +58,7 @@ func main() {
 					&ucli.StringFlag{Name: "leave", Hidden: true,
 						Usage: "for bmcp: launch no browser of `TYPE`, unless LAUNCH is set"},
 					&ucli.StringFlag{Name: "http",
-						Usage: "serve /healthz, /status and /metrics on `HOST:PORT` or PORT, and leases with --token-file"},
+						Usage: "serve /healthz, /status, /metrics on `HOST:PORT` or PORT; with tokens also leases"},
 					&ucli.StringFlag{Name: "token-file",
 						Usage: "require a token in `FILE` from every HTTP client"},
 					&ucli.StringFlag{Name: "tls-cert", Usage: "encrypt --http with the certificate in `FILE`"},

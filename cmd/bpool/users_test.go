@@ -225,7 +225,8 @@ func TestSystemUnits(t *testing.T) {
 		client(5000, gid, args...).Exits(t, 69, "there is no lease "+id)
 	}
 	for _, args := range [][]string{{"drain"}, {"scale", "DEFAULT", "2"}, {"restart", "DEFAULT"}, {"reload"}} {
-		client(5000, gid, args...).Exits(t, 69, "only root, the user who runs the service and tokens with admin may call "+args[0])
+		client(5000, gid, args...).Exits(t, 69,
+			"only root, the user who runs the service and tokens with admin may call "+args[0])
 	}
 	if got := client(5000, gid, "release", "--all").Out; got != "" {
 		t.Errorf("release --all of another member ends %q", got)

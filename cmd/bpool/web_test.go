@@ -74,8 +74,8 @@ const (
 	adminToken = "admin-admin-admin-admin"
 )
 
-// A client on another machine leases by HTTP, uses the browser by an address that is its own, and ends the lease. Others
-// neither see nor end it.
+// A client on another machine leases by HTTP, uses the browser by an address that is its own, and ends the lease.
+// Others neither see nor end it.
 func TestLeasesByHTTP(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
@@ -84,7 +84,8 @@ func TestLeasesByHTTP(t *testing.T) {
 		" trust\nadmin "+adminToken+" admin\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := w.WebPool([]string{"--token-file", path}, "BROWSER=chrome-headless-shell", "_A_IS_DEFAULT=1", "_A_ISOLATION=context", "_A_INSTANCES=3",
+	p := w.WebPool([]string{"--token-file", path}, "BROWSER=chrome-headless-shell", "_A_IS_DEFAULT=1",
+		"_A_ISOLATION=context", "_A_INSTANCES=3",
 		"_B_INSTANCES=1")
 	as := func(token string) webClient { return webClient{t, p.HTTP, token} }
 	ci, other, trust, admin := as(ciToken), as(otherToken), as(trustToken), as(adminToken)
@@ -93,7 +94,8 @@ func TestLeasesByHTTP(t *testing.T) {
 	if !strings.HasPrefix(l.Instance.HTTPURL, p.HTTP+"/lease/"+l.Lease.ID+".") || l.Instance.PID != 0 {
 		t.Errorf("its address is %s", l.Instance.HTTPURL)
 	}
-	if _, b := cmdtest.Get(t, "GET", l.Instance.HTTPURL+"/json/version"); !strings.Contains(b, `"`+l.Instance.WSURL+`"`) {
+	if _, b := cmdtest.Get(t, "GET", l.Instance.HTTPURL+"/json/version"); !strings.Contains(b,
+		`"`+l.Instance.WSURL+`"`) {
 		t.Errorf("/json/version: %s, not %s", b, l.Instance.WSURL)
 	}
 	if got := cmdtest.AskOnce(t, l.Instance.WSURL, "Target.getTargets", "{}"); !strings.Contains(got, "about:blank") {
@@ -127,9 +129,11 @@ func TestLeasesByHTTP(t *testing.T) {
 	}
 
 	for body, want := range map[string]string{
-		`{"pool":"B"}`: "403 the token ci may not lease from the pool B", `{"pool":"C"}`: "404 ", `{`: "400 ", `[]`: "400 ",
+		`{"pool":"B"}`: "403 the token ci may not lease from the pool B", `{"pool":"C"}`: "404 ", `{`: "400 ",
+		`[]`:                "400 ",
 		`{"timeout":"-1s"}`: "400 ", `{"ttl":5}`: `400 `, `{"pol":"A"}`: "400 ", `{} {}`: "400 ",
-		`{"state":{"cookies":1}}`: "400 ", `{"state":"none"}`: "404 ", `{"holder":"` + strings.Repeat("x", 2<<20) + `"}`: "413 ",
+		`{"state":{"cookies":1}}`: "400 ", `{"state":"none"}`: "404 ", `{"holder":"` + strings.Repeat("x", 2<<20) +
+			`"}`: "413 ",
 	} {
 		code, b := ci.do("/lease", body)
 		if got := fmt.Sprint(code, " ", b); !strings.HasPrefix(got, want[:4]) || !strings.Contains(got, want[4:]) {
@@ -167,7 +171,8 @@ func TestLeasesByHTTP(t *testing.T) {
 
 	// The third lease of a token with max=2 waits for the end of one.
 	second := ci.lease("{}")
-	if code, b := ci.do("/lease", `{"timeout":"0s"}`); code != 504 || !strings.Contains(b, "token ci has the 2 leases") {
+	if code, b := ci.do("/lease", `{"timeout":"0s"}`); code != 504 || !strings.Contains(b,
+		"token ci has the 2 leases") {
 		t.Errorf("one too many: %d %s", code, b)
 	}
 	third := make(chan cmdtest.Leased, 1)
@@ -183,7 +188,8 @@ func TestLeasesByHTTP(t *testing.T) {
 	if x := <-third; x.Lease.ID == second.Lease.ID {
 		t.Errorf("the third lease is the second: %+v", x)
 	}
-	if code, b := cmdtest.Get(t, "GET", l.Instance.HTTPURL+"/json/version"); code != 410 || !strings.Contains(b, "lease_ended") {
+	if code, b := cmdtest.Get(t, "GET", l.Instance.HTTPURL+"/json/version"); code != 410 || !strings.Contains(b,
+		"lease_ended") {
 		t.Errorf("after its end it answers %d %s", code, b)
 	}
 
@@ -223,7 +229,8 @@ func TestLeasesByHTTPS(t *testing.T) {
 	ask := func(root *x509.Certificate) (int, string, error) {
 		roots := x509.NewCertPool()
 		roots.AddCert(root)
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+			DisableKeepAlives: true}}
 		r, _ := http.NewRequestWithContext(t.Context(), "POST", p.HTTP+"/lease", strings.NewReader("{}"))
 		r.Header.Set("Authorization", "Bearer "+ciToken)
 		resp, err := client.Do(r)
@@ -246,7 +253,8 @@ func TestLeasesByHTTPS(t *testing.T) {
 	}
 	p.Stop()
 	w.Run("bpool", "serve", "--http", "0", "--tls-cert", cert).Exits(t, 64, "--tls-key")
-	w.Run("bpool", "serve", "--http", "0", "--tls-cert", tokens, "--tls-key", key).Exits(t, 78, "cannot use the certificate")
+	w.Run("bpool", "serve", "--http", "0", "--tls-cert", tokens, "--tls-key", key).Exits(t, 78,
+		"cannot use the certificate")
 	w.Run("bpool", "serve", "--http", "0", "--public-url", "pool.example").Exits(t, 64, "https://pool.example")
 	w.Run("bpool", "serve", "--token-file", tokens).Exits(t, 64, "--http")
 }

@@ -34,11 +34,13 @@ func openTab(t *testing.T, conn *cdp.Conn, url string, width int) *tab {
 	p.call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
 	p.attach(made.TargetID)
 	if width > 0 {
-		p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1,
-			"mobile": false}, nil)
+		p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800,
+			"deviceScaleFactor": 1,
+			"mobile":            false}, nil)
 	}
 	p.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `window.violations = [];
-		document.addEventListener("securitypolicyviolation", (e) => violations.push(e.violatedDirective + " " + e.blockedURI))`}, nil)
+		document.addEventListener("securitypolicyviolation", (e) => violations.push(e.violatedDirective + " " +
+			e.blockedURI))`}, nil)
 	p.call("Page.navigate", map[string]any{"url": url}, nil)
 	return p
 }
@@ -104,7 +106,8 @@ func (p *tab) click(x, y float64, button string, count int) {
 // key presses and releases a key.
 func (p *tab) key(key, code string, virtual, modifiers int) {
 	p.t.Helper()
-	down := map[string]any{"type": "rawKeyDown", "key": key, "code": code, "windowsVirtualKeyCode": virtual, "modifiers": modifiers}
+	down := map[string]any{"type": "rawKeyDown", "key": key, "code": code, "windowsVirtualKeyCode": virtual,
+		"modifiers": modifiers}
 	switch {
 	case key == "Enter":
 		down["type"], down["text"] = "keyDown", "\r"
@@ -119,7 +122,8 @@ func (p *tab) key(key, code string, virtual, modifiers int) {
 // press clicks the button with a name.
 func (p *tab) press(name string) {
 	p.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll("button, a")].find((b) => (b.ariaLabel ?? b.textContent).trim() === %q)`, name)
+	find := fmt.Sprintf(`[...document.querySelectorAll("button, a")].find((b) =>
+		(b.ariaLabel ?? b.textContent).trim() === %q)`, name)
 	p.until("there is the button "+name, find+"?.disabled === false || "+find+"?.href")
 	p.eval(find + ".click()")
 }
@@ -147,7 +151,8 @@ func (p person) at(x, y float64) (float64, float64) {
 func (p person) clickOn(selector, button string, count int) {
 	p.t.Helper()
 	var c []float64
-	raw, _ := json.Marshal(p.agent.eval(fmt.Sprintf(`(() => { const b = document.querySelector(%q).getBoundingClientRect();
+	raw, _ := json.Marshal(p.agent.eval(fmt.Sprintf(`(() => {
+		const b = document.querySelector(%q).getBoundingClientRect();
 		return [b.x + b.width / 2, b.y + b.height / 2] })()`, selector)))
 	json.Unmarshal(raw, &c)
 	x, y := p.at(c[0], c[1])
@@ -157,12 +162,15 @@ func (p person) clickOn(selector, button string, count int) {
 const viewedPage = `<!doctype html><title>Shop</title><style>body { margin: 20px; font: 16px sans-serif }
 	p { margin: 8px 0 } input, select { width: 200px }</style>
 	<p><input id="name"></p><p><input id="secret" type="password" value="hidden"></p>
-	<p><select id="country"><option>Austria<option disabled>Belgium<option>Croatia<optgroup label="More"><option>Denmark</optgroup></select></p>
+	<p><select id="country"><option>Austria<option disabled>Belgium<option>Croatia
+		<optgroup label="More"><option>Denmark</optgroup></select></p>
 	<p><a id="link" href="/other" target="_blank">terms</a></p><p><button id="buy">buy</button></p>
 	<p id="far" style="margin-top: 3000px">far</p>
 	<script>window.log = [];
-	for (const type of ["click", "dblclick", "contextmenu", "auxclick", "change", "paste", "compositionstart", "compositionend", "wheel"])
-		addEventListener(type, (e) => log.push(type + " " + (e.target.id ?? "") + (e.isTrusted || type === "compositionend" ? "" : " untrusted")), true)
+	for (const type of ["click", "dblclick", "contextmenu", "auxclick", "change", "paste", "compositionstart",
+		"compositionend", "wheel"])
+		addEventListener(type, (e) => log.push(type + " " + (e.target.id ?? "") + (e.isTrusted ||
+			type === "compositionend" ? "" : " untrusted")), true)
 	</script>`
 
 // A person uses the page of a session with the mouse and the keyboard as they would use the browser itself.
@@ -185,7 +193,8 @@ func TestViewPage(t *testing.T) {
 		p := w.Proxy("share", "--browser", browser)
 		t.Run(browser, func(t *testing.T) {
 			session := "in-" + browser
-			conn, err := cdp.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL, "http")+"/session/"+session+"/devtools/browser/x",
+			conn, err := cdp.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL,
+				"http")+"/session/"+session+"/devtools/browser/x",
 				func(cdp.Event) {})
 			if err != nil {
 				t.Fatal(err)
@@ -220,7 +229,8 @@ func TestViewPage(t *testing.T) {
 				t.Errorf("afterwards the agent gets %v", got)
 			}
 			agent.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": 50, "y": 60}, nil)
-			x.until("the agent's deeds are told", `document.querySelector("aside").textContent.includes("moves the mouse")`)
+			x.until("the agent's deeds are told",
+				`document.querySelector("aside").textContent.includes("moves the mouse")`)
 			if got := x.eval("JSON.stringify(violations)"); got != "[]" {
 				violations.Store(browser, got)
 			}
@@ -263,14 +273,16 @@ func usePage(t *testing.T, x person) {
 	x.call("Input.insertText", map[string]any{"text": "🙂"}, nil) // as a keyboard on the screen does
 	value("🙂")
 	x.eval(`(() => { const data = new DataTransfer(); data.setData("text/plain", " pasted");
-		document.activeElement.dispatchEvent(new ClipboardEvent("paste", {clipboardData: data, cancelable: true})) })()`)
+		document.activeElement.dispatchEvent(new ClipboardEvent("paste", {clipboardData: data,
+			cancelable: true})) })()`)
 	value("🙂 pasted")
 	x.call("Input.imeSetComposition", map[string]any{"text": "に", "selectionStart": 1, "selectionEnd": 1}, nil)
 	saw("compositionstart name")
 	x.call("Input.insertText", map[string]any{"text": "日本"}, nil)
 	value("🙂 pasted日本")
 
-	x.call("Browser.grantPermissions", map[string]any{"permissions": []string{"clipboardReadWrite", "clipboardSanitizedWrite"}}, nil)
+	x.call("Browser.grantPermissions", map[string]any{"permissions": []string{"clipboardReadWrite",
+		"clipboardSanitizedWrite"}}, nil)
 	x.key("a", "KeyA", 65, 2)
 	x.key("c", "KeyC", 67, 2)
 	x.until("the selection is copied", `document.querySelector(".live").textContent === "Copied."`)
@@ -327,7 +339,8 @@ func checkAccessible(t *testing.T, p *tab) {
 	for _, scheme := range []string{"light", "dark"} {
 		p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]any{
 			{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-		got := p.eval(`axe.run().then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html + " " + n.failureSummary)).join("\n"))`)
+		got := p.eval(`axe.run().then((r) => r.violations.flatMap((v) =>
+			v.nodes.map((n) => v.id + ": " + n.html + " " + n.failureSummary)).join("\n"))`)
 		if got != "" {
 			t.Errorf("axe in %s: %s", scheme, got)
 		}
@@ -351,7 +364,8 @@ func TestViewGrid(t *testing.T) {
 	x.until("it says that there is nothing", `document.querySelector(".empty")?.textContent.includes("bmcp call")`)
 	checkAccessible(t, x)
 	for _, name := range []string{"alpha", "beta"} {
-		conn, err := cdp.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL, "http")+"/session/"+name+"/devtools/browser/x",
+		conn, err := cdp.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL,
+			"http")+"/session/"+name+"/devtools/browser/x",
 			func(cdp.Event) {})
 		if err != nil {
 			t.Fatal(err)
@@ -365,7 +379,8 @@ func TestViewGrid(t *testing.T) {
 	}
 	x.until("both appear with their pictures and titles", `document.querySelectorAll(".tile").length === 2 &&
 		[...document.querySelectorAll(".tile canvas")].every((c) => c.width > 100) &&
-		[...document.querySelectorAll(".tile .title")].map((e) => e.textContent).join() === "page of alpha,page of beta"`)
+		[...document.querySelectorAll(".tile .title")].map((e) => e.textContent).join() ===
+			"page of alpha,page of beta"`)
 	checkAccessible(t, x)
 	if got := x.eval("document.documentElement.scrollWidth"); got != 360.0 {
 		t.Errorf("the page is %v wide on 360", got)

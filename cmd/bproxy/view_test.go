@@ -228,3 +228,81 @@ func TestView(t *testing.T) {
 		}
 	}
 }
+
+// The page has the sessions of pools and whole browsers, too, and says why nobody takes those over. Who has control
+// is in the list and among the events, and what is taken over is not hibernated.
+func TestViewOfAll(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	pool := w.Shared("_A_INSTANCES=1", "_A_HIBERNATE=2s", "_B_INSTANCES=1")
+	events := w.Events("bpool")
+	shared := pool.Lease()
+	cmdtest.Until(t, "events are told", func() bool {
+		w.Run("bpool", "drain", "B").Exits(t, 0, "")
+		w.Run("bpool", "drain", "--off", "B").Exits(t, 0, "")
+		return events.String() != ""
+	})
+	pool.Lease("B")
+	cmdtest.AskOnce(t, shared.Instance.WSURL, "Target.getTargets", "{}") // the session begins
+	plain := w.Proxy()
+	cmdtest.AskOnce(t, "ws://"+plain.Addr+"/", "Browser.getVersion", "{}")
+	_, port, _ := strings.Cut(plain.Addr, ":")
+	address := strings.TrimSpace(w.Run("bproxy", "view", "--no-open", "--control").Out)
+	list, _ := openView(w, address, "/list", "")
+	want := "A-0 of bpool, B-0 of bpool, bproxy-" + port + " of bproxy"
+	for got := ""; got != want; got = list.names() {
+	}
+	for key, why := range map[string]string{"B-0": "isolation", "bproxy-" + port: "bproxy share"} {
+		p, answer := openView(w, address, "/session/"+key, "")
+		if answer["lock"] != false || !strings.Contains(fmt.Sprint(answer["why"]), why) {
+			t.Errorf("%s is answered with %v", key, answer)
+		}
+		if got := p.ask("Target.getTargets", nil); !strings.Contains(got, `"type":"page"`) {
+			t.Errorf("the targets of %s are %s", key, got)
+		}
+		for _, method := range []string{"Browser.close", "Target.createTarget", "Btools.take"} {
+			if got := p.ask(method, map[string]any{"url": "about:blank"}); !strings.Contains(got,
+				"can only be looked at") {
+				t.Errorf("%s of %s: %s", method, key, got)
+			}
+		}
+	}
+	p, answer := openView(w, address, "/session/A-0", "")
+	if got := p.ask("Btools.take", map[string]any{"holder": strings.Repeat("z", 16)}); got != "{}" {
+		t.Fatalf("%v takes control: %s", answer, got)
+	}
+	type row struct {
+		Hibernated bool
+		Control    struct{ By string }
+	}
+	status := func() row {
+		var s struct{ Pools []struct{ Instances []row } }
+		if err := json.Unmarshal([]byte(w.Run("bpool", "status").Out), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Pools[0].Instances[0]
+	}
+	begun := time.Now()
+	for time.Since(begun) < 4*time.Second { // twice the time after which it would be hibernated
+		if now := status(); now.Hibernated || now.Control.By != "anna" {
+			t.Fatalf("under a person the lease is %+v", now)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	p.ask("Btools.give", nil)
+	cmdtest.Until(t, "it is told who took and gave", func() bool {
+		got := events.String()
+		return strings.Contains(got, "taken\tanna\n") && strings.Contains(got, "given_back\tanna\n")
+	})
+	if _, is := openView(w, address, "/session/A-0",
+		""); is["error"] != nil { // it is no use: the lease still falls asleep
+		t.Errorf("its page: %v", is)
+	}
+	cmdtest.Until(t, "the lease is hibernated while somebody looks", func() bool { return status().Hibernated })
+	if _, is := openView(w, address, "/session/A-0", ""); !strings.Contains(fmt.Sprint(is["error"]), "hibernated") {
+		t.Errorf("a hibernated lease is answered with %v", is)
+	}
+	plain.Stop()
+	pool.Stop()
+}

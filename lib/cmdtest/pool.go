@@ -33,7 +33,8 @@ func (w *World) WebPool(args []string, vars ...string) *Pool {
 
 func (w *World) pool(args, vars []string) *Pool {
 	w.T.Helper()
-	p := &Pool{T: w.T, W: w, Cmd: w.Cmd("bpool", append([]string{"serve", "--stop-timeout", "300ms", "--drain-timeout", "0s"},
+	p := &Pool{T: w.T, W: w, Cmd: w.Cmd("bpool", append([]string{"serve", "--stop-timeout", "300ms", "--drain-timeout",
+		"0s"},
 		args...)...)}
 	p.Cmd.Env = append(p.Cmd.Env, "PW_MCP_PROXY_BROWSER="+Bin+"/fakebrowser", "PW_MCP_PROXY_HEALTH_INTERVAL=1h",
 		fmt.Sprintf("PW_MCP_PROXY_TIMEOUT=%d", Patience.Milliseconds()))

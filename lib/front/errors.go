@@ -35,10 +35,11 @@ func Unavailable(err error) error {
 
 // Refuse answers a request with an error.
 func (w *Response) Refuse(r *http.Request, err error) {
+	no := refusalOf(r, err)
 	if r.ContentLength != 0 { // otherwise the server waits for the body, which may never come
-		http.NewResponseController(w).SetReadDeadline(time.Now())
+		http.NewResponseController(w).SetReadDeadline(time.Now()) // which ends the request's context
 	}
-	refusalOf(r, err).WriteResponse(w)
+	no.WriteResponse(w)
 }
 
 // refusalOf returns the answer to a request for an error.

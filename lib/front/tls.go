@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Certificate returns how a port is encrypted with a certificate and its key, PEM files that are read again when they have
-// changed. What is wrong then changes nothing, and is told once. WebSockets need HTTP/1.1.
+// Certificate returns how a port is encrypted with a certificate and its key, PEM files that are read again when they
+// have changed. What is wrong then changes nothing, and is told once. WebSockets need HTTP/1.1.
 func Certificate(cert, key string, tell func(error)) (*tls.Config, error) {
 	c := &certificate{cert: cert, key: key, tell: tell}
 	if err := c.read(); err != nil {

@@ -244,7 +244,8 @@ func TestCORS(t *testing.T) {
 	}{
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1\nOrigin: http://x", true, "http://x"},
 		{&Guard{Origins: []string{"*"}}, preflight + "127.0.0.1\nOrigin: http://y", true, "http://y"},
-		{&Guard{Origins: []string{"http://x"}, Tokens: file(t, "t")}, preflight + "farm\nOrigin: http://x", true, "http://x"},
+		{&Guard{Origins: []string{"http://x"}, Tokens: file(t, "t")}, preflight + "farm\nOrigin: http://x", true,
+			"http://x"},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "farm\nOrigin: http://x", false, ""},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1\nOrigin: http://y", false, ""},
 		{&Guard{Origins: []string{"http://x"}}, preflight + "127.0.0.1", false, ""},

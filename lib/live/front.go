@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/control/api"
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/live/sources"
@@ -95,6 +96,7 @@ func (f *Front) Fragment(key string, control bool) string {
 type hello struct {
 	Token string // "": the user of the page's browser decides
 	Tile  bool
+	Wake  bool // a hibernated session comes back
 	Who   string
 }
 
@@ -303,7 +305,8 @@ func (f *Front) serveSession(w *front.Response, r *http.Request) error {
 			p.refuse(err.Error())
 			return
 		}
-		program, at, err := s.Attach(ctx, p.Who, p.Tile, !p.welcome.Control)
+		program, at, err := s.Attach(ctx, api.AttachRequest{Who: p.Who, Tile: p.Tile, View: !p.welcome.Control,
+			Wake: p.Wake && p.welcome.Control})
 		if err != nil {
 			p.refuse(err.Error())
 			return

@@ -13,7 +13,7 @@ type Event struct {
 	Number int64       `json:"number"` // counts the service's events from 1
 	Time   record.Time `json:"time"`
 	// Event is leased, released, expired, yielded, left, restarted, drained, hibernated, restored,
-	// the instance's new state, download_started, downloaded, or download_failed.
+	// taken, given_back, the instance's new state, download_started, downloaded, or download_failed.
 	Event    string `json:"event"`
 	Pool     string `json:"pool"`
 	Instance string `json:"instance"`
@@ -23,7 +23,7 @@ type Event struct {
 	By     string `json:"by,omitempty"`
 	User   string `json:"user,omitempty"`
 	Holder string `json:"holder,omitempty"`
-	Why    string `json:"why,omitempty"` // the reason for a failure, or for the end of a lease
+	Why    string `json:"why,omitempty"` // of a failure, of the end of a lease; who has taken over
 	// Download is the file of download_started, downloaded and download_failed.
 	Download *downloads.File `json:"download,omitempty"`
 }

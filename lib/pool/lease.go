@@ -371,9 +371,7 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	if r.By.Token != nil {
 		l.secret = rand.Text()
 	}
-	l.timer = time.AfterFunc(r.TTL, func() {
-		v.end(l.id, "expired", "", false)
-	})
+	l.timer = time.AfterFunc(r.TTL, func() { v.expire(l) })
 	s.lease, s.uid = l, l.by.UID
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
@@ -430,6 +428,23 @@ func (v *Service) checkSleep() {
 		}
 		v.scheduleSleepCheckLocked(l)
 	}
+}
+
+// heldLook is how long a lease that would have expired goes on under a person until it is looked at again.
+const heldLook = 5 * time.Second
+
+// expire ends a lease that was not renewed, unless a person has control of its session.
+func (v *Service) expire(l *lease) {
+	v.mu.Lock()
+	e := l.entry
+	v.mu.Unlock()
+	if e != nil {
+		if i, _ := e.Info(); i.Control != nil {
+			l.timer.Reset(heldLook)
+			return
+		}
+	}
+	v.end(l.id, "expired", "", false)
 }
 
 // Confirm makes a lease outlive the connection that requested it.

@@ -629,7 +629,8 @@ func TestAsManyInstancesAsThereMayBe(t *testing.T) {
 	if a := lease(t.Context(), v, pool.Request{Timeout: new(time.Duration(0))}); code(a.err) != control.LeaseTimeout {
 		t.Error(a)
 	}
-	if ids := v.ReleaseAll(&control.Peer{}); len(ids) != settings.MaxInstances || status(t, v).Available != settings.MaxInstances {
+	if ids := v.ReleaseAll(&control.Peer{}); len(ids) != settings.MaxInstances || status(t,
+		v).Available != settings.MaxInstances {
 		t.Error(len(ids))
 	}
 	if v.Scale("A", settings.MaxInstances-1); status(t, v).Available != settings.MaxInstances-1 {

@@ -12,7 +12,8 @@ import (
 	"btools/lib/virtual/sessions"
 )
 
-// Clients on other machines have tokens. What their leases may be, and where they are, is here; package web serves them.
+// Clients on other machines have tokens. What their leases may be, and where they are, is here; package web serves
+// them.
 
 // admits returns an error if a client with a token may not lease from the pool; nil is a user of this machine.
 func (p *pool) admits(t *tokens.Token) error {
@@ -26,8 +27,10 @@ func (p *pool) admits(t *tokens.Token) error {
 	}
 	for _, s := range p.slots {
 		if s.set.Isolation != settings.Context {
-			return control.Errorf(control.NotAllowed, "the token %s may not lease from the pool %s: a whole browser reads "+
-				"the files of the service's user; pools with isolation = \"context\" have sessions, or the token gets trust",
+			return control.Errorf(control.NotAllowed,
+				"the token %s may not lease from the pool %s: a whole browser reads "+
+					"the files of the service's user; pools with isolation = \"context\" have sessions, or give the "+
+					"token trust",
 				t.Name, p.cfg.Name)
 		}
 	}

@@ -193,7 +193,8 @@ func (l *lease) begin(s *virtual.Session, restored bool) error {
 // Tell records what has become of the lease's session. It takes no lock but that of the
 // events.
 func (l *lease) Tell(event, why string) {
-	if event == "hibernated" || event == "restored" {
+	switch event {
+	case "hibernated", "restored", "taken", "given_back":
 		l.slot.service.leaseEventLocked(event, l, why)
 	}
 }
@@ -227,7 +228,7 @@ func (l *lease) isHibernated() bool {
 // addSession adds what the status of an instance says of the session of its lease.
 func (l *lease) addSession(st *api.InstanceStatus) {
 	i, ok := l.entry.Info()
-	st.Hibernation = i.Hibernation
+	st.Hibernation, st.Control = i.Hibernation, i.Control
 	if ok {
 		st.Tabs = &i.TabCount
 	}

@@ -49,6 +49,8 @@ type Session interface {
 	Snapshot(context.Context) (*virtual.Snapshot, error)
 	Look(context.Context) (*virtual.Snapshot, error)
 	Stats() api.Stats
+	// TellControl has a function called when a person takes control, and when that ends.
+	TellControl(func(event, who string))
 	End(context.Context) error
 }
 
@@ -58,8 +60,8 @@ type Owner interface {
 	// context ends, nobody needs it any more. The book ends the session, also if there is
 	// an error, unless it is nil.
 	Open(ctx context.Context, from *virtual.Saved) (Session, error)
-	// Tell tells that a session was created, hibernated, restored or ended, and why. It
-	// must not wait, nor call the book.
+	// Tell tells that a session was created, hibernated, restored or ended, and why, or
+	// taken or given_back by whom. It must not wait, nor call the book.
 	Tell(event, why string)
 	// Close is called when nothing of the entry is left.
 	Close()
@@ -358,6 +360,7 @@ func (b *Book) opened(e *Entry, o *opening, s Session, err error, restored bool)
 		}
 	}
 	e.owner.Tell(event, "")
+	s.TellControl(e.owner.Tell)
 	b.table.opened(e, s.Used)
 	b.sweepLocked()
 	return true

@@ -75,10 +75,11 @@ func (o *owner) Close() {
 	}
 }
 
-func (s *fake) Used() time.Time       { return s.used }
-func (s *fake) Done() <-chan struct{} { return s.done }
-func (s *fake) Err() error            { return s.why }
-func (s *fake) Stats() api.Stats      { return api.Stats{} }
+func (s *fake) Used() time.Time                     { return s.used }
+func (s *fake) Done() <-chan struct{}               { return s.done }
+func (s *fake) Err() error                          { return s.why }
+func (s *fake) TellControl(func(event, who string)) {}
+func (s *fake) Stats() api.Stats                    { return api.Stats{} }
 func (s *fake) Look(ctx context.Context) (*virtual.Snapshot, error) {
 	return s.Snapshot(ctx)
 }

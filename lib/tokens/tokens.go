@@ -41,8 +41,8 @@ const (
 	look = time.Second
 )
 
-// Parse returns the tokens of a file, each a line NAME TOKEN [pools=A,B] [max=N] [admin] [trust]. # begins a comment. One
-// word alone is a token with the name default. An error has no token, but its line.
+// Parse returns the tokens of a file, each a line NAME TOKEN [pools=A,B] [max=N] [admin] [trust]. # begins a comment.
+// One word alone is a token with the name default. An error has no token, but its line.
 func Parse(text string) ([]Token, error) {
 	if words := strings.Fields(text); len(words) == 1 && !strings.ContainsAny(words[0], "&#") {
 		return []Token{{Name: standard, sum: sha256.Sum256([]byte(words[0]))}}, nil

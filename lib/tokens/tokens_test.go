@@ -57,7 +57,8 @@ func TestParseRefuses(t *testing.T) {
 		"ci " + token + " admin=yes":          "after the token come",
 		"ci " + token + "&x":                  "has an &",
 	} {
-		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), token) {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(),
+			token) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

@@ -24,8 +24,9 @@ type personLock struct {
 
 	mu      sync.Mutex
 	hold    takeover.Hold
-	settles bool           // clients may release what they hold down
-	by      string         // who that is
+	settles bool   // clients may release what they hold down
+	by      string // who that is
+	tell    func(event, who string)
 	changed wait.Broadcast // who has control
 	timer   *time.Timer    // of the end by itself; nil: nobody has control
 }
@@ -60,7 +61,8 @@ func (k *Client) waits(c policy.Command, message []byte) bool {
 	g.mu.Lock()
 	h, settles := g.hold, g.settles
 	g.mu.Unlock()
-	holds := h.Holder != "" && (does == policy.Waits && !(settles && k.releases(c)) || does == policy.Script && !h.Scripts)
+	holds := h.Holder != "" && (does == policy.Waits && !(settles && k.releases(c)) || does == policy.Script &&
+		!h.Scripts)
 	if !holds && (does == policy.Serves || !q.Blocks(c.Session)) {
 		return false
 	}
@@ -141,11 +143,29 @@ const (
 var errUnderWay = errors.New("a command of a client is still being prepared, such as for a page that another client " +
 	"sets up: try again")
 
+// TellControl has a function called with "taken" and "given_back" and who the person is.
+func (s *Session) TellControl(tell func(event, who string)) {
+	s.lock.mu.Lock()
+	defer s.lock.mu.Unlock()
+	s.lock.tell = tell
+}
+
+// told calls the function of TellControl.
+func (s *Session) told(event string) {
+	s.lock.mu.Lock()
+	tell, who := s.lock.tell, s.lock.by
+	s.lock.mu.Unlock()
+	if tell != nil {
+		tell(event, who)
+	}
+}
+
 // Take gives a person control of the session. When it returns, no command of a client acts any more but scripts that
 // run already, and nothing is held down.
 func (s *Session) Take(holder, who string, scripts bool) error {
 	g := &s.lock
 	g.mu.Lock()
+	had := g.hold.Holder != ""
 	err := g.hold.Take(holder, scripts, time.Now())
 	if err == nil {
 		g.by, g.settles = who, true
@@ -171,11 +191,16 @@ func (s *Session) Take(holder, who string, scripts bool) error {
 	}()
 	select {
 	case <-rest:
-		return nil
 	case <-time.After(takeWait):
-		s.Give(holder)
-		return errUnderWay
+		err = errUnderWay
 	}
+	if !had {
+		s.told("taken")
+	}
+	if err != nil {
+		s.Give(holder)
+	}
+	return err
 }
 
 // eachClient has a function do something with each client, all at once, and waits for it.
@@ -254,6 +279,7 @@ func (s *Session) free() {
 	g.changed.Wake()
 	g.mu.Unlock()
 	s.tellControl()
+	s.told("given_back")
 	s.goOn()
 }
 

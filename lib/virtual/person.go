@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"time"
 
 	"btools/lib/cdp/wire"
+	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/record"
 	"btools/lib/virtual/policy"
@@ -42,6 +45,16 @@ func (s *Session) Attach(ctx context.Context, conn *websocket.Conn, p Person) er
 	return k.Serve(conn)
 }
 
+// ErrAsleep is the error of a person who looks at a hibernated session.
+var ErrAsleep = control.Errorf(control.Unavailable, "the session is hibernated: its next use wakes it")
+
+// Taken is the answer to attach: the connection is a person's from then on.
+func (s *Session) Taken(r api.AttachRequest) control.Taken {
+	return control.Taken{Answer: api.Attached{Lock: true}, Do: func(ctx context.Context, c net.Conn) {
+		s.Attach(ctx, websocket.New(c, false, nil), Person{Who: r.Who, Tile: r.Tile, View: r.View})
+	}}
+}
+
 // personsLocked returns how many persons look at the session.
 func (s *Session) personsLocked() (n int) {
 	for k := range s.clients {
@@ -75,8 +88,8 @@ func (k *Client) controls(isInput bool) bool {
 	return true
 }
 
-// control is what persons are told of who has control.
-type control struct {
+// holding is what persons are told of who has control.
+type holding struct {
 	By    string       `json:"by,omitempty"` // "": nobody has
 	Since *record.Time `json:"since,omitempty"`
 	Until *record.Time `json:"until,omitempty"` // when it ends by itself without another input
@@ -103,7 +116,8 @@ func (k *Client) take(c policy.Command) {
 			"bproxy view --control prints one that may take control"))
 		return
 	case len(p.Holder) < minHolder:
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "holder is a random text of at least %d characters", minHolder))
+		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "holder is a random text of at least %d characters",
+			minHolder))
 		return
 	}
 	if err := k.session.Take(p.Holder, k.person.Who, p.Scripts); err != nil {
@@ -157,9 +171,9 @@ func (s *Session) tellControl() {
 	l := &s.lock
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, now := l.hold, control{}
+	h, now := l.hold, holding{}
 	if h.Holder != "" {
-		now = control{By: l.by, Since: &record.Time{Time: h.Since}, Until: &record.Time{Time: h.Ends()}}
+		now = holding{By: l.by, Since: &record.Time{Time: h.Since}, Until: &record.Time{Time: h.Ends()}}
 	}
 	for k := range s.clients {
 		if k.person != nil {

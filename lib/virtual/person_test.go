@@ -27,7 +27,8 @@ func TestPersonSees(t *testing.T) {
 	if data := jsonrpc.GetString(frame, "params", "data"); len(data) < 100 {
 		t.Errorf("the frame has %d bytes", len(data))
 	}
-	for _, method := range []string{"Input.dispatchMouseEvent", "Runtime.evaluate", "Page.navigate", "Target.closeTarget",
+	for _, method := range []string{"Input.dispatchMouseEvent", "Runtime.evaluate", "Page.navigate",
+		"Target.closeTarget",
 		"Target.createTarget", "Page.bringToFront", "Network.enable", "Fetch.enable"} {
 		got := p.call(at, method, map[string]any{"targetId": page})
 		if !strings.Contains(string(got), `"error"`) {
@@ -84,7 +85,8 @@ func TestTakeOverReleases(t *testing.T) {
 	check := func(whose string) {
 		const all = `log.length < 4 ? "" : log.splice(0).join()` // Chrome answers a script before an input
 		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-			got := jsonrpc.GetString(agent.must(at, "Runtime.evaluate", map[string]any{"expression": all}), "result", "value")
+			got := jsonrpc.GetString(agent.must(at, "Runtime.evaluate", map[string]any{"expression": all}), "result",
+				"value")
 			if got == "mousedown,keydownShift,keyupShift,mouseup" {
 				return
 			} else if got != "" || time.Now().After(end) {
@@ -135,11 +137,13 @@ func TestTakeOver(t *testing.T) {
 	atOther := other.attach(page)
 	began := time.Now()
 	for session, methods := range map[string][]string{
-		"":      {"Browser.close", "Target.disposeBrowserContext", "Target.closeTarget", "Target.createTarget"},
-		atOther: {"Page.close", "Page.navigate", "Storage.clearCookies", "Input.insertText", "Page.handleJavaScriptDialog"},
+		"": {"Browser.close", "Target.disposeBrowserContext", "Target.closeTarget", "Target.createTarget"},
+		atOther: {"Page.close", "Page.navigate", "Storage.clearCookies", "Input.insertText",
+			"Page.handleJavaScriptDialog"},
 	} {
 		for _, method := range methods {
-			other.begin(session, method, map[string]any{"targetId": page, "url": "about:blank", "text": "x", "accept": true,
+			other.begin(session, method, map[string]any{"targetId": page, "url": "about:blank", "text": "x",
+				"accept":           true,
 				"browserContextId": s.base})
 		}
 	}

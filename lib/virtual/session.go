@@ -435,6 +435,11 @@ func (s *Session) Stats() api.Stats {
 	if s.state != nil {
 		st.State = new(*s.state)
 	}
+	s.lock.mu.Lock()
+	defer s.lock.mu.Unlock()
+	if h := s.lock.hold; h.Holder != "" {
+		st.Control = &api.Control{By: s.lock.by, Since: record.Time{Time: h.Since}}
+	}
 	for k := range s.clients {
 		in, out := k.bytes()
 		st.BytesIn += in

@@ -11,7 +11,8 @@ import (
 )
 
 // A session is used while it begins, by a command of a client, from its arrival until
-// Chrome has answered it, by a request for /json, and by a download of its own. What a
+// Chrome has answered it, by a request for /json, by a download of its own, and while a
+// person has control. What a
 // page does by itself is no use, and neither is an open connection: clients
 // keep theirs for days.
 
@@ -34,7 +35,7 @@ func (s *Session) isBusy() bool {
 }
 
 func (s *Session) isBusyLocked() bool {
-	if !s.begun {
+	if !s.begun || s.lock.closed.Load() {
 		return true
 	}
 	for k := range s.clients {

@@ -73,6 +73,7 @@ type InstanceStatus struct {
 	// HibernateAfter is when an unused lease is hibernated; 0: never.
 	HibernateAfter int64 `json:"hibernate_ms,omitempty"`
 	Hibernation
+	Control *Control `json:"control,omitempty"` // the person who has taken over the session of the lease
 	// KeptAt is a time as of which the session comes back if its browser ends; nil: there
 	// is none yet.
 	KeptAt *record.Time `json:"kept_at,omitempty"`

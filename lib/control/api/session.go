@@ -18,6 +18,7 @@ type AttachRequest struct {
 	Who      string `json:"who"`            // as others are told
 	Tile     bool   `json:"tile,omitempty"` // a small picture among others
 	View     bool   `json:"view,omitempty"` // the person may not take control
+	Wake     bool   `json:"wake,omitempty"` // a hibernated session comes back
 }
 
 // Attached is its answer.
@@ -100,12 +101,19 @@ type Stats struct {
 	Clients     int             `json:"clients"`
 	IdleSeconds float64         `json:"idle_seconds"` // since the session was used last
 	StartedAt   record.Time     `json:"started_at"`
-	BytesIn     int64           `json:"bytes_in"`         // from clients
-	BytesOut    int64           `json:"bytes_out"`        // to clients
-	Proxy       *UpstreamStatus `json:"proxy,omitempty"`  // nil: it has none
-	State       *StateStatus    `json:"state,omitempty"`  // with which it has started; nil: none
-	Limits      *LimitsStatus   `json:"limits,omitempty"` // of what its pages may reach; nil: none
-	Gaps        []string        `json:"-"`                // what of its storage is not kept, and why
+	Control     *Control        `json:"control,omitempty"` // the person who has it; nil: nobody
+	BytesIn     int64           `json:"bytes_in"`          // from clients
+	BytesOut    int64           `json:"bytes_out"`         // to clients
+	Proxy       *UpstreamStatus `json:"proxy,omitempty"`   // nil: it has none
+	State       *StateStatus    `json:"state,omitempty"`   // with which it has started; nil: none
+	Limits      *LimitsStatus   `json:"limits,omitempty"`  // of what its pages may reach; nil: none
+	Gaps        []string        `json:"-"`                 // what of its storage is not kept, and why
+}
+
+// Control is that a person has taken over a session.
+type Control struct {
+	By    string      `json:"by"`
+	Since record.Time `json:"since"`
 }
 
 // UpstreamStatus is the proxy through which a session reaches the web.

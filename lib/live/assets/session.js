@@ -50,7 +50,10 @@ class View {
       } catch (e) {
         this.set({ state: 'refused', error: e.message });
       }
-      await new Promise((done) => setTimeout(done, wait));
+      await new Promise((done) => {
+        this.again = done;
+        setTimeout(done, wait);
+      });
     }
   }
 
@@ -66,8 +69,15 @@ class View {
 
   say(told) { this.set({ told }); }
 
+  // wake has a hibernated session come back.
+  wake() {
+    this.wakes = true;
+    this.again?.();
+  }
+
   async #connect() {
-    const link = await Link.open(this.key, { tile: false });
+    const link = await Link.open(this.key, { tile: false, wake: this.wakes });
+    this.wakes = false;
     if (this.over) return link.close();
     Object.assign(this, { link, about: link.about, error: '', dialog: undefined, choices: undefined });
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened(), follows: () => this.follows() });
@@ -250,7 +260,7 @@ export function Session({ sessionKey, about }) {
     ${v.error && html`<p class="error" role="alert">${shown(v.error)}</p>`}
     ${isOpen && html`<${Tabs} v=${v} you=${you} />`}
     <div class="view">
-      <${Stage} v=${v} you=${you} />
+      <${Stage} v=${v} you=${you} asleep=${about?.hibernated} />
       <aside aria-label="What the agent does"><h2>Agent</h2>
         ${v.log.length === 0 && html`<p class="note">Nothing since this page is open.</p>`}
         <ol>${v.log.map((l) => html`<li key=${l}><time>${clock(l.at)}</time> ${shown(l.verb)}
@@ -290,7 +300,7 @@ function Tabs({ v, you }) {
 }
 
 // Stage shows the picture with what lies above it, and has a person's input sent.
-function Stage({ v, you }) {
+function Stage({ v, you, asleep }) {
   const stage = useRef(), surface = useRef(), field = useRef(), pointer = useRef();
   useEffect(() => {
     surface.current.prepend(v.canvas);
@@ -347,7 +357,8 @@ function Stage({ v, you }) {
           v.set({ dialog: undefined });
         }} />`}
     </div>
-    ${v.state !== 'open' && html`<p class="note">${v.state === 'connecting' ? 'Connecting…' : ''}</p>`}
+    ${v.state === 'connecting' && html`<p class="note">Connecting…</p>`}
+    ${v.state === 'refused' && asleep && html`<p><button class="main" onClick=${() => v.wake()}>Wake it</button></p>`}
     ${v.state === 'open' && v.pages.all.size === 0 && html`<p class="note">No tab is open.</p>`}
   </div>`;
 }

@@ -28,6 +28,8 @@ const (
 	patience = time.Second
 	// attachTimeout is how long a program may take to let a person in.
 	attachTimeout = 5 * time.Second
+	// wakeTimeout is how long a hibernated session may take to come back.
+	wakeTimeout = 30 * time.Second
 )
 
 // Kinds of what a person looks at.
@@ -277,13 +279,16 @@ func Find(all []Session, key string) (*Session, error) {
 	return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no program has a session %q", key), Hint: hint}
 }
 
-// Attach connects a person to the session. View says that the person may not take control.
-func (s *Session) Attach(ctx context.Context, who string, tile, view bool) (*websocket.Conn, api.Attached, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, attachTimeout,
+// Attach connects a person to the session; of the request who, tile, view and wake are read.
+func (s *Session) Attach(ctx context.Context, r api.AttachRequest) (*websocket.Conn, api.Attached, error) {
+	bound := attachTimeout
+	if r.Wake {
+		bound = wakeTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bound,
 		exit.Errorf(exit.TryAgain, "the program of the session does not answer"))
 	defer cancel()
-	r := s.of
-	r.Who, r.Tile, r.View = who, tile, view
+	r.Session, r.Lease, r.Instance = s.of.Session, s.of.Lease, s.of.Instance
 	var a api.Attached
 	conn, early, err := control.Take(ctx, string(s.at), string(api.Attach), r, &a)
 	if err != nil {

@@ -81,7 +81,8 @@ func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) 
 	f.Limit.Max = maxMonitors
 	if f.Guard.Tokens != nil {
 		f.Limit.Max = maxClients
-		f.Routes = append(f.Routes, (&web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Public: h.public}).Routes()...)
+		f.Routes = append(f.Routes, (&web.Server{Pools: v, Lease: h.lease, Call: h.serve(),
+			Public: h.public}).Routes()...)
 	}
 	f.ReadTimeout, f.WriteTimeout = 10*time.Second, 30*time.Second
 	if err := f.Serve(ctx, nil, l); err != nil {
@@ -124,7 +125,8 @@ func secure(c *cli.Context, web *front.Front) (*url.URL, error) {
 	}
 	u, err := url.Parse(c.String("public-url"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return nil, c.UsageError("--public-url is an address such as https://pool.example, not %q", c.String("public-url"))
+		return nil, c.UsageError("--public-url is an address such as https://pool.example, not %q",
+			c.String("public-url"))
 	}
 	return u, nil
 }

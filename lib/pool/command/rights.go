@@ -28,7 +28,7 @@ var rights = map[string]right{
 	"watch":  owner,    // the same
 	"hold":   everyone,
 	"renew":  owner, "rest": owner, "release": owner,
-	"downloads": owner, "state_save": owner,
+	"downloads": owner, "state_save": owner, "attach": owner,
 	"drain": operator, "scale": operator, "restart": operator, "reload": operator,
 	// Each user has states of their own.
 	"state_list": everyone, "state_get": everyone, "state_put": everyone, "state_delete": everyone,
@@ -78,8 +78,9 @@ func (h *handler) check(ctx context.Context, method string, params json.RawMessa
 	if who.IsOperator() {
 		return nil
 	}
-	e := control.Errorf(control.NotAllowed, "only root, the user who runs the service and tokens with admin may call %s, "+
-		"not %v", method, who)
+	e := control.Errorf(control.NotAllowed,
+		"only root, the user who runs the service and tokens with admin may call %s, "+
+			"not %v", method, who)
 	e.Hint = "as root: sudo bpool " + method
 	return e
 }

@@ -106,7 +106,10 @@ func Serve(c *cli.Context) error {
 		return all
 	}
 	web := &front.Front{Guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())}, Log: c.Log}
-	if web.Guard.Tokens, err = flags.OpenTokens(c, func(all []tokens.Token) error { return checkPools(all, names()) }); err != nil {
+	if web.Guard.Tokens, err = flags.OpenTokens(c, func(all []tokens.Token) error {
+		return checkPools(all,
+			names())
+	}); err != nil {
 		return err
 	}
 	public, err := secure(c, web)
@@ -392,7 +395,10 @@ func (h *handler) methods() *control.Mux {
 	control.Handle(m, api.Status, func(ctx context.Context, p api.Of) (any, error) {
 		return v.StatusFor(callerOf(ctx), p.Pool)
 	})
-	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) { return h.lease(ctx, p, nil) })
+	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) {
+		return h.lease(ctx, p,
+			nil)
+	})
 	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
 		ended := []released{}
 		if p.All {
@@ -437,6 +443,7 @@ func (h *handler) methods() *control.Mux {
 			return api.EventList[pool.Event]{Events: events}, err
 		}), nil
 	})
+	control.Handle(m, api.Attach, v.Attach)
 	control.Handle(m, api.Downloads, h.downloads)
 	control.Handle(m, api.StateSave, h.saveState)
 	h.states.Register(m)

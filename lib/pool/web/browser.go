@@ -113,8 +113,9 @@ func readdressBody(resp *http.Response, local, address string) error {
 // connect answers /connect: the WebSocket is a lease, which ends with it.
 func (s *Server) connect(w *front.Response, r *http.Request) error {
 	if !front.IsUpgrade(r) {
-		return guard.Refuse(http.StatusUpgradeRequired, control.BadRequest, "/connect is a WebSocket that is a browser: give "+
-			"its address to connectOverCDP or connect")
+		return guard.Refuse(http.StatusUpgradeRequired, control.BadRequest,
+			"/connect is a WebSocket that is a browser: give "+
+				"its address to connectOverCDP or connect")
 	}
 	a, err := askOf(r.URL.Query())
 	if err != nil {

@@ -74,7 +74,8 @@ func (l *lines) enter(ctx context.Context, t *tokens.Token, most time.Duration) 
 }
 
 func errMany(t *tokens.Token) error {
-	return control.Errorf(control.LeaseTimeout, "the token %s has the %d leases that it may have at once", t.Name, t.Max)
+	return control.Errorf(control.LeaseTimeout, "the token %s has the %d leases that it may have at once", t.Name,
+		t.Max)
 }
 
 // leave ends the place of a lease, which the next request gets.

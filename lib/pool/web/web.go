@@ -1,5 +1,5 @@
-// Package web leases browsers to clients on other machines by HTTP: requests for leases, WebSockets that are a lease, and
-// the addresses of leases. Whose a lease is and what a token may lease is the pool's to say.
+// Package web leases browsers to clients on other machines by HTTP: requests for leases, WebSockets that are a lease,
+// and the addresses of leases. Whose a lease is and what a token may lease is the pool's to say.
 package web
 
 import (
@@ -64,7 +64,8 @@ func (s *Server) post(answer func(*front.Response, *http.Request, *tokens.Token)
 	return func(w *front.Response, r *http.Request) error {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", "POST")
-			return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest, "%s must be requested with POST, not %s",
+			return guard.Refuse(http.StatusMethodNotAllowed, control.BadRequest,
+				"%s must be requested with POST, not %s",
 				r.URL.Path, r.Method)
 		}
 		_, t := guard.TokenOf(r)
@@ -78,7 +79,8 @@ func read(r *http.Request, into any) error {
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
-		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "the body has more than %d bytes", maxBody)
+		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "the body has more than %d bytes",
+			maxBody)
 	case err != nil:
 		return control.Errorf(control.BadRequest, "cannot read the body: %v", err)
 	}

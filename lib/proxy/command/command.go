@@ -495,6 +495,7 @@ func (s *service) methods() *control.Mux {
 	control.Handle(m, api.Stop, func(ctx context.Context, _ api.Of) (any, error) {
 		return acts(func() error { return s.proxy.Stop(ctx) }), nil
 	})
+	control.Handle(m, api.Attach, s.attach)
 	ofBrowser := len(m.Methods())
 	s.registerSessions(m)
 	if s.proxy.Sessions == nil {

@@ -316,6 +316,7 @@ func (h *extensionHub) methods() *control.Mux {
 	})
 	control.Handle(m, api.Hold, h.claim)
 	control.Handle(m, api.Release, h.endSession)
+	control.Handle(m, api.Attach, h.attach)
 	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {
 			if p.Instance != "" {

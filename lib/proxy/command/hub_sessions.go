@@ -28,6 +28,23 @@ func (h *extensionHub) endSession(ctx context.Context, p api.Of) (any, error) {
 	}), nil
 }
 
+// attach has a person look at a session of a browser that has joined.
+func (h *extensionHub) attach(ctx context.Context, r api.AttachRequest) (any, error) {
+	if r.Session == "" {
+		return nil, control.Errorf(control.Unavailable,
+			"a browser that has joined is seen in its own window; its sessions "+
+				"are seen here")
+	}
+	_, of, err := h.findSessions(api.Of{Instance: r.Instance, Session: r.Session})
+	if err != nil {
+		return nil, err
+	}
+	if len(of) == 0 {
+		return nil, control.Errorf(control.SessionNotFound, "there is no session %q", r.Session)
+	}
+	return of[0].Attach(ctx, r)
+}
+
 // findSessions returns the records of sessions, and for each the registry that has it.
 func (h *extensionHub) findSessions(p api.Of) (found []*record.Record, of []*sessions.Registry, err error) {
 	ids := h.idsOf(p.Instance)

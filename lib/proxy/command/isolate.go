@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -23,7 +22,6 @@ import (
 	"btools/lib/settings"
 	"btools/lib/virtual"
 	"btools/lib/virtual/sessions"
-	"btools/lib/websocket"
 )
 
 // cmdSession is the session behind CMD's WebSocket address.
@@ -175,14 +173,15 @@ func (s *service) newSession(ctx context.Context, r api.HoldRequest) (any, error
 }
 
 // attach has a person look at a session, which that does not use.
-func (s *service) attach(_ context.Context, r api.AttachRequest) (any, error) {
-	seen, err := s.proxy.Sessions.Seen(r.Session)
-	if err != nil {
-		return nil, err
+func (s *service) attach(ctx context.Context, r api.AttachRequest) (any, error) {
+	if s.proxy.Sessions != nil {
+		return s.proxy.Sessions.Attach(ctx, r)
 	}
-	return control.Taken{Answer: api.Attached{Lock: true}, Do: func(ctx context.Context, c net.Conn) {
-		seen.Attach(ctx, websocket.New(c, false, nil), virtual.Person{Who: r.Who, Tile: r.Tile, View: r.View})
-	}}, nil
+	_, rec := s.proxy.Status()
+	if rec == nil {
+		return nil, control.Errorf(control.Unavailable, "no browser runs")
+	}
+	return virtual.WatchBrowser(rec, "bproxy share gives each client a session, which can be")
 }
 
 // errNoSession is the error of a request that is about a session, and names none.
@@ -211,7 +210,6 @@ func (s *service) registerSessions(m *control.Mux) {
 			return ended, s.proxy.Sessions.End(ctx, p.Session)
 		}), nil
 	})
-	control.Handle(m, api.Attach, s.attach)
 	control.Handle(m, api.Downloads, s.downloads)
 	control.Handle(m, api.StateSave, s.saveState)
 	s.states.Register(m)

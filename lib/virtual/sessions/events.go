@@ -12,13 +12,13 @@ import (
 type Event struct {
 	Number int64       `json:"number"` // counts the program's events from 1
 	Time   record.Time `json:"time"`
-	// Event is created, hibernated, restored, ended, download_started, downloaded
-	// or download_failed.
+	// Event is created, hibernated, restored, ended, taken, given_back,
+	// download_started, downloaded or download_failed.
 	Event   string    `json:"event"`
 	Session string    `json:"session"`
 	Kind    book.Kind `json:"-"` // of one that is created or has ended
-	// Why a download has failed (interrupted, canceled, limit), or how the browser of
-	// a session that is hibernated has ended.
+	// Why a download has failed (interrupted, canceled, limit), how the browser of
+	// a session that is hibernated has ended, or which person has taken it over.
 	Why      string          `json:"why,omitempty"`
 	Download *downloads.File `json:"download,omitempty"`
 }

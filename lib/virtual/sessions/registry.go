@@ -236,17 +236,24 @@ func (g *Registry) Find(ctx context.Context, name string) (s *virtual.Session, d
 	return g.Use(ctx, all[0].Key)
 }
 
-// Seen returns the session with this name that is open, without using it.
-func (g *Registry) Seen(name string) (*virtual.Session, error) {
-	all := g.Named(name, false)
+// Attach is the answer to attach: a person looks at the session with this name, which that does not use.
+func (g *Registry) Attach(ctx context.Context, r api.AttachRequest) (any, error) {
+	all := g.Named(r.Session, false)
 	if len(all) == 0 {
-		return nil, errNone(name)
+		return nil, errNone(r.Session)
+	}
+	if r.Wake {
+		_, done, err := g.Use(ctx, all[0].Key)
+		if err != nil {
+			return nil, err
+		}
+		done()
 	}
 	s := all[0].Session()
 	if s == nil {
-		return nil, control.Errorf(control.Unavailable, "session %s is hibernated: its next use wakes it", clip(name))
+		return nil, virtual.ErrAsleep
 	}
-	return sessionOf(s), nil
+	return sessionOf(s).Taken(r), nil
 }
 
 func errNone(name string) error {

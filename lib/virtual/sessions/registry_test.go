@@ -40,10 +40,11 @@ type fake struct {
 	fakes    *fakes
 }
 
-func (f *fake) Used() time.Time       { return time.Unix(0, f.used.Load()) }
-func (f *fake) Done() <-chan struct{} { return f.done }
-func (f *fake) Stats() api.Stats      { return api.Stats{} }
-func (f *fake) Err() error            { return f.why }
+func (f *fake) Used() time.Time                     { return time.Unix(0, f.used.Load()) }
+func (f *fake) Done() <-chan struct{}               { return f.done }
+func (f *fake) TellControl(func(event, who string)) {}
+func (f *fake) Stats() api.Stats                    { return api.Stats{} }
+func (f *fake) Err() error                          { return f.why }
 func (f *fake) Look(context.Context) (*virtual.Snapshot, error) {
 	return f.fakes.look.Load(), nil
 }

@@ -89,7 +89,8 @@ func (h *Hold) Refusal() error {
 }
 
 // ErrTooMany is the error of a command that has no room to wait.
-var ErrTooMany = errors.New("a person has control of this session, and too many commands wait already; nothing was done")
+var ErrTooMany = errors.New("a person has control of this session, and too many commands wait already; " +
+	"nothing was done")
 
 // Queue is the commands of one client that wait, in their order. The zero value is empty.
 type Queue[C any] struct {

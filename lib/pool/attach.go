@@ -1,0 +1,38 @@
+package pool
+
+import (
+	"context"
+
+	"btools/lib/control"
+	"btools/lib/control/api"
+	"btools/lib/pool/share"
+	"btools/lib/virtual"
+)
+
+// Attach has a person look at the browser of a lease, which that does not use.
+func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) {
+	v.mu.Lock()
+	l := v.leases[r.Lease]
+	v.mu.Unlock()
+	if l == nil {
+		return nil, ErrNoLease(r.Lease)
+	}
+	if l.entry == nil {
+		if rec := l.slot.browser(); rec != nil {
+			return virtual.WatchBrowser(rec, "pools with isolation = \"context\" have sessions, which can be")
+		}
+		return nil, control.Errorf(control.Unavailable, "the lease has no browser")
+	}
+	if r.Wake {
+		_, done, err := v.useSession(ctx, r.Lease)
+		if err != nil {
+			return nil, err
+		}
+		done()
+	}
+	s, ok := l.entry.Session().(*share.Session)
+	if !ok {
+		return nil, virtual.ErrAsleep
+	}
+	return s.Taken(r), nil
+}
