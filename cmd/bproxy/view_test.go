@@ -85,12 +85,19 @@ func (p viewPage) ask(method string, params any) string {
 // names reads a list of sessions.
 func (p viewPage) names() string {
 	var l struct {
-		Sessions []struct{ Key, Program string }
+		Sessions []struct {
+			Key, Program string
+			Control      struct{ By string }
+		}
 	}
 	p.next(&l)
 	var all []string
 	for _, s := range l.Sessions {
-		all = append(all, s.Key+" of "+s.Program)
+		is := s.Key + " of " + s.Program
+		if s.Control.By != "" {
+			is += " under " + s.Control.By
+		}
+		all = append(all, is)
 	}
 	return strings.Join(all, ", ")
 }
@@ -271,6 +278,8 @@ func TestViewOfAll(t *testing.T) {
 	p, answer := openView(w, address, "/session/A-0", "")
 	if got := p.ask("Btools.take", map[string]any{"holder": strings.Repeat("z", 16)}); got != "{}" {
 		t.Fatalf("%v takes control: %s", answer, got)
+	}
+	for got := ""; !strings.HasPrefix(got, "A-0 of bpool under anna, "); got = list.names() {
 	}
 	type row struct {
 		Hibernated bool

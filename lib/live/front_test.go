@@ -542,10 +542,14 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	begun = time.Now()
-	one.set(api.Session{Name: "new"})
+	since := record.Time{Time: time.Unix(1_700_000_000, 0)}
+	one.set(api.Session{Name: "new", Stats: api.Stats{Control: &api.Control{By: "anna", Since: since}}})
 	p.next(&a)
 	if got := fmt.Sprint(keys()); got != "[a new shop]" || time.Since(begun) > 3*time.Second {
 		t.Errorf("%s after %v", got, time.Since(begun))
+	}
+	if c := a.Sessions[1].Control; c == nil || c.By != "anna" || !c.Since.Equal(since.Time) {
+		t.Errorf("control is %+v", c)
 	}
 	one.hang()
 	two.set()

@@ -5,7 +5,6 @@ package sources
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,16 +43,16 @@ const profile = "host"
 
 // Session is a session of a program, or a browser that one has for itself.
 type Session struct {
-	Key        string          `json:"key"`     // its name, with the program's process ID if others have the same
-	Name       string          `json:"name"`    // as people call it
-	Program    string          `json:"program"` // bproxy, bpool, bmcp, bmcp call or hub
-	Holder     string          `json:"holder"`  // the program or person that it is for; "": not known
-	Tabs       int             `json:"tabs"`
-	Idle       int             `json:"idle"` // seconds since the last use
-	Hibernated bool            `json:"hibernated"`
-	Control    json.RawMessage `json:"control,omitempty"` // by whom and since when a person has control
-	Kind       string          `json:"kind"`
-	Why        string          `json:"why"` // why there is no picture; "": there is one
+	Key        string       `json:"key"`     // its name, with the program's process ID if others have the same
+	Name       string       `json:"name"`    // as people call it
+	Program    string       `json:"program"` // bproxy, bpool, bmcp, bmcp call or hub
+	Holder     string       `json:"holder"`  // the program or person that it is for; "": not known
+	Tabs       int          `json:"tabs"`
+	Idle       int          `json:"idle"` // seconds since the last use
+	Hibernated bool         `json:"hibernated"`
+	Control    *api.Control `json:"control,omitempty"` // the person who has it; nil: nobody
+	Kind       string       `json:"kind"`
+	Why        string       `json:"why"` // why there is no picture; "": there is one
 
 	at  control.Path // of its program
 	pid int
@@ -142,10 +141,7 @@ func sessionsOf(ctx context.Context, c control.Caller) (all []Session, err error
 
 // sessionOf returns the session of a record.
 func sessionOf(r *record.Record) Session {
-	var s struct {
-		api.Session
-		Control json.RawMessage `json:"control"`
-	}
+	var s api.Session
 	r.Get("session", &s)
 	return Session{Name: api.Called(s.Name), Tabs: s.TabCount, Idle: int(s.IdleSeconds), Hibernated: s.Hibernated,
 		Control: s.Control, Kind: Virtual, of: api.AttachRequest{Session: s.Name}}
@@ -201,8 +197,8 @@ func leasesOf(ctx context.Context, c control.Caller) (all []Session, err error) 
 			if i.Lease == "" {
 				continue
 			}
-			s := Session{Name: p.Name + "-" + i.ID, Holder: i.Holder, Hibernated: i.Hibernated, Kind: Virtual,
-				of: api.AttachRequest{Lease: i.Lease}}
+			s := Session{Name: p.Name + "-" + i.ID, Holder: i.Holder, Hibernated: i.Hibernated, Control: i.Control,
+				Kind: Virtual, of: api.AttachRequest{Lease: i.Lease}}
 			if i.Isolation != "context" {
 				s.Kind = Browser
 			}
