@@ -178,18 +178,22 @@ export class Pages {
 
   // readTitle asks for the title of the page that is looked at, once a second at most: Chrome tells of an address only.
   async readTitle() {
-    const { session, current } = this;
-    if (this.reads || !session) return;
+    this.stale = true;
+    if (this.reads) return;
     this.reads = true;
-    try {
-      const { entries, currentIndex } = await this.link.call('Page.getNavigationHistory', {}, session);
-      const info = this.all.get(current), { title } = entries[currentIndex];
-      if (info && info.title !== title) {
-        info.title = title;
-        this.changed();
+    while (this.stale) {
+      this.stale = false;
+      const { session, current } = this;
+      try {
+        const { entries, currentIndex } = await this.link.call('Page.getNavigationHistory', {}, session);
+        const info = this.all.get(current), { title } = entries[currentIndex];
+        if (info && info.title !== title) {
+          info.title = title;
+          this.changed();
+        }
+      } catch { // it has gone
       }
       await new Promise((done) => setTimeout(done, 1000));
-    } catch { // it has gone
     }
     this.reads = false;
   }
