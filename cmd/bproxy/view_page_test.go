@@ -311,8 +311,9 @@ func usePage(t *testing.T, x person) {
 	x.mouse("mouseWheel", sx, sy, map[string]any{"deltaX": 0, "deltaY": -300})
 	page.until("the page is scrolled back", "scrollY === 0")
 
-	page.eval("setTimeout(() => { window.answer = prompt('Your name?', 'nobody') }, 50)")
-	x.until("the dialog is shown", `document.querySelector(".dialog")?.textContent.includes("Your name?")`)
+	page.eval("setTimeout(() => { window.answer = prompt('Your\\u202e\\u061c\\nname?', 'nobody') }, 50)")
+	x.until("the dialog is shown",
+		`document.querySelector(".dialog")?.textContent.includes("Your\\u202e\\u061c\nname?")`)
 	x.eval(`document.querySelector(".dialog input").value = "Anna"`)
 	x.press("OK")
 	page.until("the dialog is answered", `window.answer === "Anna"`)

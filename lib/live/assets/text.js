@@ -2,11 +2,11 @@
 
 const most = 2048;
 
-// shown returns a text with its control characters made visible, and cut: whoever wrote it may not be a friend.
+// shown returns a text, cut, with its control characters but line feeds made visible: its writer may not be a friend.
 export function shown(text) {
   const s = String(text ?? '');
   const cut = s.length > most ? s.slice(0, most) + '…' : s;
-  return cut.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+  return cut.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
     (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
