@@ -31,7 +31,8 @@ const old = `
 	Storage.setAttributionReportingLocalTestingMode Storage.setAttributionReportingTracking
 	Storage.setInterestGroupAuctionTracking Storage.setInterestGroupTracking Storage.setSharedStorageEntry
 	Storage.setSharedStorageTracking Target.sendMessageToTarget
-	Btools.emulate Btools.whyFailed Inspector.target WebDriverBiDiServer.json SKILL.md`
+	Btools.command Btools.control Btools.emulate Btools.give Btools.take Btools.waitUntilFree Btools.whyFailed
+	Inspector.target WebDriverBiDiServer.json SKILL.md`
 
 // Each name of a command or an event is one of cdproto: a misspelt one is answered by an
 // error that some callers do not look at, or is an event that never comes.

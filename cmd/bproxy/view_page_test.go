@@ -188,6 +188,7 @@ func TestViewPage(t *testing.T) {
 	w := cmdtest.New(t)
 	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
 	viewer, _ := chrometest.StartShellOnPort(t)
+	t.Run("grid", func(t *testing.T) { useGrid(t, w, viewer) })
 	var violations sync.Map
 	for _, browser := range []string{"chrome-headless-shell", "chromium"} {
 		p := w.Proxy("share", "--browser", browser)
@@ -291,9 +292,13 @@ func usePage(t *testing.T, x person) {
 	}
 	x.clickOn("#secret", "left", 3)
 	x.key("c", "KeyC", 67, 2)
+	if got := x.eval("navigator.clipboard.readText()"); got == "hidden" {
+		t.Error("a password is copied")
+	}
 
 	x.clickOn("#country", "left", 1)
-	x.until("the options are shown", `document.querySelectorAll("[role=option]").length === 4`)
+	x.until("the options are shown", `document.querySelectorAll("[role=option]").length === 4 &&
+		document.activeElement.role === "option"`)
 	x.key("ArrowDown", "ArrowDown", 40, 0)
 	x.key("Enter", "Enter", 13, 0)
 	page.until("an option is chosen", `document.querySelector("#country").value === "Croatia"`)
@@ -348,14 +353,10 @@ func checkAccessible(t *testing.T, p *tab) {
 	}
 }
 
-// A person finds and opens a session with the keyboard alone, sees new ones appear and ended ones vanish, and all of it
+// useGrid finds and opens a session with the keyboard alone, sees new ones appear and ended ones vanish, and all of it
 // fits on a telephone.
-func TestViewGrid(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
+func useGrid(t *testing.T, w *cmdtest.World, viewer string) {
 	p := w.Proxy("share")
-	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
-	viewer, _ := chrometest.StartShellOnPort(t)
 	screen, err := cdp.Dial(t.Context(), viewer, func(cdp.Event) {})
 	if err != nil {
 		t.Fatal(err)

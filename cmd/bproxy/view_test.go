@@ -251,7 +251,16 @@ func TestViewOfAll(t *testing.T) {
 		return events.String() != ""
 	})
 	pool.Lease("B")
-	cmdtest.AskOnce(t, shared.Instance.WSURL, "Target.getTargets", "{}") // the session begins
+	targets := cmdtest.AskOnce(t, shared.Instance.WSURL, "Target.getTargets", "{}")
+	_, page, _ := strings.Cut(targets, `"targetId":"`)
+	page, _, _ = strings.Cut(page, `"`)
+	at, _, _ := strings.Cut(shared.Instance.WSURL, "/devtools/")
+	busy := cmdtest.Dial(t, at+"/devtools/page/"+page)
+	const never = `{"id":1,"method":"Runtime.evaluate","params":{"awaitPromise":true,` +
+		`"expression":"new Promise(() => {})"}}`
+	if err := busy.Conn.Write([]byte(never)); err != nil { // until a person has control it is not hibernated
+		t.Fatal(err)
+	}
 	plain := w.Proxy()
 	cmdtest.AskOnce(t, "ws://"+plain.Addr+"/", "Browser.getVersion", "{}")
 	_, port, _ := strings.Cut(plain.Addr, ":")
@@ -279,6 +288,7 @@ func TestViewOfAll(t *testing.T) {
 	if got := p.ask("Btools.take", map[string]any{"holder": strings.Repeat("z", 16)}); got != "{}" {
 		t.Fatalf("%v takes control: %s", answer, got)
 	}
+	busy.Conn.Close(websocket.Normal, "")
 	for got := ""; !strings.HasPrefix(got, "A-0 of bpool under anna, "); got = list.names() {
 	}
 	type row struct {

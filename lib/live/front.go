@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os/user"
 	"reflect"
 	"strings"
 	"sync"
@@ -102,11 +103,12 @@ type hello struct {
 
 // welcome is the answer to it.
 type welcome struct {
-	Error   string `json:"error,omitempty"` // why there is nothing else, and what to do
-	Token   string `json:"token,omitempty"` // in the place of one that is used up
-	Control bool   `json:"control"`         // the page may take control
-	Lock    *bool  `json:"lock,omitempty"`  // the session can be taken over
-	Why     string `json:"why,omitempty"`   // if not
+	Error   string `json:"error,omitempty"`   // why there is nothing else, and what to do
+	Expired bool   `json:"expired,omitempty"` // the token is the reason
+	Token   string `json:"token,omitempty"`   // in the place of one that is used up
+	Control bool   `json:"control"`           // the page may take control
+	Lock    *bool  `json:"lock,omitempty"`    // the session can be taken over
+	Why     string `json:"why,omitempty"`     // if not
 }
 
 // person is who has opened a WebSocket.
@@ -160,7 +162,9 @@ func (f *Front) accept(w *front.Response, r *http.Request, serve func(context.Co
 		p.welcome.Control, p.welcome.Token, ok = f.tokens.use(p.Token)
 	}
 	if !ok {
-		p.refuse("this address does not open the page any more: run bproxy view")
+		p.answer(welcome{Error: "this address does not open the page any more: run bproxy view",
+			Expired: p.Token != ""})
+		conn.Close(websocket.PolicyViolation, "")
 		return nil
 	}
 	f.enter()
@@ -168,6 +172,14 @@ func (f *Front) accept(w *front.Response, r *http.Request, serve func(context.Co
 	serve(ctx, p)
 	return nil
 }
+
+// userName returns the name of the user of this service, or "a person".
+var userName = sync.OnceValue(func() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "a person"
+})
 
 // read reads the first message.
 func (p *person) read() bool {
@@ -191,7 +203,7 @@ func (p *person) read() bool {
 	p.Who = terminal.Printable(strings.Join(strings.Fields(p.Who), " "))
 	p.Who = strings.ToValidUTF8(p.Who[:min(len(p.Who), maxWho)], "")
 	if p.Who == "" {
-		p.Who = "a person"
+		p.Who = userName()
 	}
 	return late.Stop()
 }

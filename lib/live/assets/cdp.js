@@ -24,6 +24,10 @@ async function open(path, hello) {
   });
   if (first.error) {
     socket.close();
+    if (first.expired) { // the token, of a service that has ended: the user of this browser may do without
+      sessionStorage.removeItem(stored);
+      return open(path, hello);
+    }
     const refused = new Error(first.error);
     refused.final = true;
     throw refused;

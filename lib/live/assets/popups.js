@@ -1,5 +1,5 @@
 // popups.js: what a browser shows above its page, and no picture has: dialogs and the lists of selects.
-import { html, useEffect, useRef, useState } from './vendor/htm-preact.js';
+import { html, useLayoutEffect, useRef, useState } from './vendor/htm-preact.js';
 import { originOf, shown } from './text.js';
 
 const few = 500; // options that are shown at once
@@ -7,7 +7,7 @@ const few = 500; // options that are shown at once
 // Dialog shows a JavaScript dialog of the page, and calls answer with whether it is accepted, and the text.
 export function Dialog({ dialog, mayAnswer, answer }) {
   const text = useRef(), box = useRef();
-  useEffect(() => { (text.current ?? box.current?.querySelector('button'))?.focus(); }, [dialog]);
+  useLayoutEffect(() => { (text.current ?? box.current?.querySelector('button'))?.focus(); }, [dialog]);
   const isAlert = dialog.type === 'alert';
   const done = (accept) => (e) => {
     e.preventDefault();
@@ -17,7 +17,7 @@ export function Dialog({ dialog, mayAnswer, answer }) {
       onSubmit=${done(true)} onKeyDown=${(e) => e.key === 'Escape' && !isAlert && done(false)(e)}>
     <h2 id="asks">${originOf(dialog.url) || 'The page'} ${dialog.type === 'beforeunload' ? 'asks whether to leave' : 'says'}</h2>
     <p id="asked">${dialog.type === 'beforeunload' ? 'Changes that you made may not be saved.' : shown(dialog.message)}</p>
-    ${dialog.type === 'prompt' && html`<input ref=${text} aria-label="Answer" defaultValue=${shown(dialog.defaultPrompt)} />`}
+    ${dialog.type === 'prompt' && html`<input ref=${text} aria-label="Answer" defaultValue=${dialog.defaultPrompt} />`}
     ${mayAnswer
       ? html`<p class="buttons">
           ${!isAlert && html`<button type="button" onClick=${done(false)}>${dialog.type === 'beforeunload' ? 'Stay' : 'Cancel'}</button>`}
@@ -32,7 +32,7 @@ export function Choices({ options, left, top, choose }) {
   const list = useRef();
   const enabled = options.filter((o) => !o.off);
   const all = options.filter((o) => o.text.toLowerCase().includes(wanted.toLowerCase()));
-  useEffect(() => {
+  useLayoutEffect(() => {
     (list.current.querySelector('input') ?? list.current.querySelector('[aria-selected=true], [role=option]'))?.focus();
   }, []);
   const move = (e) => {
