@@ -250,7 +250,7 @@ func TestViewOfAll(t *testing.T) {
 		w.Run("bpool", "drain", "--off", "B").Exits(t, 0, "")
 		return events.String() != ""
 	})
-	pool.Lease("B")
+	whole := pool.Lease("B")
 	targets := cmdtest.AskOnce(t, shared.Instance.WSURL, "Target.getTargets", "{}")
 	_, page, _ := strings.Cut(targets, `"targetId":"`)
 	page, _, _ = strings.Cut(page, `"`)
@@ -283,6 +283,10 @@ func TestViewOfAll(t *testing.T) {
 				t.Errorf("%s of %s: %s", method, key, got)
 			}
 		}
+	}
+	p, _ := openView(w, address, "/session/B-0", "")
+	w.Run("bpool", "release", whole.Lease.ID).Exits(t, 0, "")
+	for err := error(nil); err == nil; _, err = p.conn.Next() { // before the browser is another lease's
 	}
 	p, answer := openView(w, address, "/session/A-0", "")
 	if got := p.ask("Btools.take", map[string]any{"holder": strings.Repeat("z", 16)}); got != "{}" {

@@ -19,7 +19,7 @@ func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) 
 	}
 	if l.entry == nil {
 		if rec := l.slot.browser(); rec != nil {
-			return virtual.WatchBrowser(rec, "pools with isolation = \"context\" have sessions, which can be")
+			return virtual.WatchBrowser(l.ctx, rec, "pools with isolation = \"context\" have sessions, which can be")
 		}
 		return nil, control.Errorf(control.Unavailable, "the lease has no browser")
 	}

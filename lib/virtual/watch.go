@@ -15,8 +15,8 @@ import (
 )
 
 // WatchBrowser is the answer to attach for the browser of a record that is not shown as several ones; instead says
-// where it would be.
-func WatchBrowser(rec *record.Record, instead string) (any, error) {
+// where it would be. The view ends with until: the browser may be somebody else's then.
+func WatchBrowser(until context.Context, rec *record.Record, instead string) (any, error) {
 	var i record.Instance
 	switch rec.Get("instance", &i); {
 	case i.Protocol == record.BiDi:
@@ -27,6 +27,9 @@ func WatchBrowser(rec *record.Record, instead string) (any, error) {
 	return control.Taken{Answer: api.Attached{Why: "This is a whole browser, which nobody can take over: " + instead +
 		"."},
 		Do: func(ctx context.Context, c net.Conn) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(until, cancel)()
 			watch(ctx, websocket.New(c, false, nil), i.WSURL)
 		}}, nil
 }
@@ -40,7 +43,7 @@ func watch(ctx context.Context, person *websocket.Conn, address string) error {
 		person.Close(websocket.GoingAway, "the browser does not answer")
 		return fmt.Errorf("cannot connect to the browser: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { browser.Close(websocket.GoingAway, "") })()
+	defer context.AfterFunc(ctx, func() { person.Close(websocket.GoingAway, "the lease or its program has ended") })()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

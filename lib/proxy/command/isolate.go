@@ -181,7 +181,7 @@ func (s *service) attach(ctx context.Context, r api.AttachRequest) (any, error) 
 	if rec == nil {
 		return nil, control.Errorf(control.Unavailable, "no browser runs")
 	}
-	return virtual.WatchBrowser(rec, "bproxy share gives each client a session, which can be")
+	return virtual.WatchBrowser(context.Background(), rec, "bproxy share gives each client a session, which can be")
 }
 
 // errNoSession is the error of a request that is about a session, and names none.
