@@ -360,10 +360,28 @@ func (b *Book) opened(e *Entry, o *opening, s Session, err error, restored bool)
 		}
 	}
 	e.owner.Tell(event, "")
-	s.TellControl(e.owner.Tell)
+	s.TellControl(func(event, who string) { b.tellControl(e, s, event, who) })
 	b.table.opened(e, s.Used)
 	b.sweepLocked()
 	return true
+}
+
+// tellControl notes that a person has taken over the session of an entry, which then stays as if it had a user, or has
+// given it back.
+func (b *Book) tellControl(e *Entry, s Session, event, who string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !wait.Closed(s.Done()) {
+		e.owner.Tell(event, who)
+	}
+	if event == "taken" {
+		e.persons++
+		e.visited = true
+		return
+	}
+	e.persons--
+	e.left = time.Now()
+	b.sweepLocked()
 }
 
 // attend looks after a session until it is not needed any more.

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/control/api"
 	"btools/lib/virtual"
+	"btools/lib/wait"
 )
 
 // owner makes sessions that only begin and end, one at a time.
@@ -37,6 +38,7 @@ type fake struct {
 	once  sync.Once
 	done  chan struct{}
 	why   error
+	tell  func(event, who string)
 }
 
 func (o *owner) Open(ctx context.Context, from *virtual.Saved) (Session, error) {
@@ -75,11 +77,11 @@ func (o *owner) Close() {
 	}
 }
 
-func (s *fake) Used() time.Time                     { return s.used }
-func (s *fake) Done() <-chan struct{}               { return s.done }
-func (s *fake) Err() error                          { return s.why }
-func (s *fake) TellControl(func(event, who string)) {}
-func (s *fake) Stats() api.Stats                    { return api.Stats{} }
+func (s *fake) Used() time.Time                          { return s.used }
+func (s *fake) Done() <-chan struct{}                    { return s.done }
+func (s *fake) Err() error                               { return s.why }
+func (s *fake) TellControl(tell func(event, who string)) { s.tell = tell }
+func (s *fake) Stats() api.Stats                         { return api.Stats{} }
 func (s *fake) Look(ctx context.Context) (*virtual.Snapshot, error) {
 	return s.Snapshot(ctx)
 }
@@ -132,6 +134,46 @@ func inBook(t *testing.T, do func(t *testing.T, b *Book)) {
 			t.Errorf("%d files are left", len(left))
 		}
 	})
+}
+
+// A session that a person has taken over stays without a client, and no event follows its end.
+func TestPersonKeepsASession(t *testing.T) {
+	t.Parallel()
+	for kind, rests := range map[Kind]time.Duration{Named: 20 * time.Second, Anonymous: 10 * time.Second, Single: 0} {
+		inBook(t, func(t *testing.T, b *Book) {
+			o := &owner{t: t}
+			key := Key{Name: "one", Kind: kind}
+			e, _, err := b.Use(t.Context(), key, true, func() (Owner, Traits) {
+				return o, Traits{Keeps: kind == Named}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := o.latest.Load()
+			gone := func() bool {
+				synctest.Wait()
+				i, ok := e.Info()
+				return !ok || i.Hibernated || wait.Closed(e.gone)
+			}
+			s.tell("taken", "anna")
+			e.Leave()
+			if time.Sleep(50 * time.Second); gone() {
+				t.Errorf("kind %d has gone under a person: %v", kind, o.events)
+			}
+			s.used = time.Now() // as a session says then
+			s.tell("given_back", "anna")
+			if time.Sleep(rests - 1); rests > 0 && gone() {
+				t.Errorf("kind %d has gone at once: %v", kind, o.events)
+			}
+			if time.Sleep(2 * time.Second); !gone() {
+				t.Errorf("kind %d stays afterwards: %v", kind, o.events)
+			}
+			told := len(o.events)
+			if s.tell("given_back", "anna"); !wait.Closed(s.done) || len(o.events) != told {
+				t.Errorf("kind %d: after the end it is told %v", kind, o.events[told:])
+			}
+		})
+	}
 }
 
 // Whatever happens at the same time, a session has one opening, its users have what is

@@ -74,7 +74,8 @@ type Entry struct {
 	Traits
 	state   State
 	users   int       // requests and connections that wait for it or use it
-	left    time.Time // when the last user left
+	persons int       // who have control of it: one at most, but for a moment
+	left    time.Time // when the last of them left
 	visited bool      // a user has come since saving began
 	tried   time.Time // when it could not be hibernated
 
@@ -191,7 +192,7 @@ func (t *table) deadline(e *Entry) (time.Time, action) {
 	case e.state == Creating, e.Held, e.Kind == Named && t.Idle <= 0:
 	case e.Kind == Named:
 		return e.used().Add(t.Idle), end
-	case e.users > 0:
+	case e.users > 0, e.persons > 0:
 	case e.Kind == Anonymous:
 		return e.left.Add(t.Grace), end
 	default:
@@ -211,7 +212,7 @@ func latest(times ...time.Time) time.Time {
 
 // canRest reports whether a session can be hibernated: it is there, and nobody uses it.
 func (e *Entry) canRest() bool {
-	return e.state == Ready && e.users == 0 && e.Kind == Named && !e.Profile
+	return e.state == Ready && e.users == 0 && e.persons == 0 && e.Kind == Named && !e.Profile
 }
 
 // rest decides that a session is hibernated now, and reports whether it can be.

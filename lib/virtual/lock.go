@@ -176,6 +176,9 @@ func (s *Session) Take(holder, who string, scripts bool) error {
 	if err != nil {
 		return err
 	}
+	if !had {
+		s.told("taken")
+	}
 	rest := make(chan struct{})
 	go func() {
 		s.eachClient((*Client).settle)
@@ -191,16 +194,11 @@ func (s *Session) Take(holder, who string, scripts bool) error {
 	}()
 	select {
 	case <-rest:
+		return nil
 	case <-time.After(takeWait):
-		err = errUnderWay
-	}
-	if !had {
-		s.told("taken")
-	}
-	if err != nil {
 		s.Give(holder)
+		return errUnderWay
 	}
-	return err
 }
 
 // eachClient has a function do something with each client, all at once, and waits for it.
@@ -272,6 +270,7 @@ func (s *Session) free() {
 	for _, k := range s.everyClient(true) {
 		k.letGo()
 	}
+	s.Touch() // it was used until now
 	g := &s.lock
 	g.mu.Lock()
 	g.closed.Store(g.hold.Holder != "")

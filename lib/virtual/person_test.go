@@ -166,6 +166,13 @@ func TestTakeOver(t *testing.T) {
 	if all := jsonrpc.GetString(got, "result", "value"); all != "1,2,3,4,5,6,7,8,9" {
 		t.Errorf("done is %s", all)
 	}
+	if err := s.Take("ben", "Ben", false); err != nil {
+		t.Fatal(err)
+	}
+	s.used.Store(0)
+	if s.Give("ben"); time.Since(s.Used()) > time.Minute {
+		t.Error("that a person had control was no use of the session")
+	}
 }
 
 // Of more commands than may wait the last is refused at once, and a client that leaves takes its own with it.
