@@ -280,7 +280,7 @@ const maxEnded = 10_000
 // step gives a virtual browser up that no call uses, unless something that is no tool's call does.
 func (v *part) step(due uses.Due[usable]) (kept time.Time) {
 	b := v.owner
-	if b.owner.Busy(v.matches) {
+	if b.owner.Busy(v.matches) || b.isTakenOver(v) {
 		return time.Now()
 	}
 	unused := b.sessions.Hibernate
@@ -314,6 +314,12 @@ func (v *part) step(due uses.Due[usable]) (kept time.Time) {
 		return time.Now()
 	}
 	return kept
+}
+
+// isTakenOver reports whether a person has control of a virtual browser.
+func (b *parts) isTakenOver(v *part) bool {
+	at := b.session(b.ctx, v.instance, v.name)
+	return at != nil && at.Control != nil
 }
 
 func (v *part) group() *sync.WaitGroup { return &v.owner.work }

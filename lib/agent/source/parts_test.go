@@ -1,12 +1,14 @@
 package source
 
 import (
-	"btools/lib/settings"
 	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"btools/lib/control/api"
+	"btools/lib/settings"
 )
 
 // fakeOwner is an owner without children, but for what stop does in their place.
@@ -137,12 +139,51 @@ func TestCallsAtTheEndOfASession(t *testing.T) {
 	})
 }
 
+// A session that a person has taken over does not end, and does so later if no call uses it then.
+func TestSessionUnderAPerson(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &slowStart{step: make(chan struct{}, 2)}
+		p.step <- struct{}{} // its end waits for nothing
+		p.step <- struct{}{}
+		s := &oneBrowser{}
+		s.init(p, Sharing{Kind: SessionsOnly, Settings: settings.Settings{SessionIdle: time.Hour}})
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
+		ann := partKey{id: "ann"}
+		v, err := b.join(t.Context(), ann, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := session{}
+		ours.Name, ours.Control = "one.ann", &api.Control{By: "anna"}
+		p.sessions = []session{{}, ours}
+		b.leave(v)
+		there := func() bool {
+			synctest.Wait()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.all[ann] == v
+		}
+		if time.Sleep(2*time.Hour + time.Minute); !there() {
+			t.Error("the session ends under a person")
+		}
+		p.sessions = nil
+		if time.Sleep(time.Hour); there() {
+			t.Error("the session stays without a person")
+		}
+		b.Leave()
+		s.uses.close()
+	})
+}
+
 // slowStart is a browser whose sessions start when the test says so.
 type slowStart struct {
 	provider
 	start, step chan struct{}
 	began       int
+	sessions    []session
 }
+
+func (s *slowStart) list(context.Context) []session { return s.sessions }
 
 func (s *slowStart) end(string, string)                     { <-s.step }
 func (s *slowStart) hibernate(context.Context, string) bool { <-s.step; return true }
