@@ -34,7 +34,7 @@ type owner struct {
 type fake struct {
 	owner *owner
 	from  *virtual.Saved
-	used  time.Time
+	used  atomic.Pointer[time.Time]
 	once  sync.Once
 	done  chan struct{}
 	why   error
@@ -58,7 +58,8 @@ func (o *owner) Open(ctx context.Context, from *virtual.Saved) (Session, error) 
 	if o.fails.Load() {
 		return nil, errors.New("no Chrome")
 	}
-	s := &fake{owner: o, from: from, used: time.Now(), done: make(chan struct{})}
+	s := &fake{owner: o, from: from, done: make(chan struct{})}
+	s.used.Store(new(time.Now()))
 	o.opened.Add(1)
 	o.live.Add(1)
 	o.latest.Store(s)
@@ -77,7 +78,7 @@ func (o *owner) Close() {
 	}
 }
 
-func (s *fake) Used() time.Time                          { return s.used }
+func (s *fake) Used() time.Time                          { return *s.used.Load() }
 func (s *fake) Done() <-chan struct{}                    { return s.done }
 func (s *fake) Err() error                               { return s.why }
 func (s *fake) TellControl(tell func(event, who string)) { s.tell = tell }
@@ -160,7 +161,7 @@ func TestPersonKeepsASession(t *testing.T) {
 			if time.Sleep(50 * time.Second); gone() {
 				t.Errorf("kind %d has gone under a person: %v", kind, o.events)
 			}
-			s.used = time.Now() // as a session says then
+			s.used.Store(new(time.Now())) // as a session says then
 			s.tell("given_back", "anna")
 			if time.Sleep(rests - 1); rests > 0 && gone() {
 				t.Errorf("kind %d has gone at once: %v", kind, o.events)

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,7 +156,7 @@ func TestSessionUnderAPerson(t *testing.T) {
 		}
 		ours := session{}
 		ours.Name, ours.Control = "one.ann", &api.Control{By: "anna"}
-		p.sessions = []session{{}, ours}
+		p.has([]session{{}, ours})
 		b.leave(v)
 		there := func() bool {
 			synctest.Wait()
@@ -166,7 +167,7 @@ func TestSessionUnderAPerson(t *testing.T) {
 		if time.Sleep(2*time.Hour + time.Minute); !there() {
 			t.Error("the session ends under a person")
 		}
-		p.sessions = nil
+		p.has(nil)
 		if time.Sleep(time.Hour); there() {
 			t.Error("the session stays without a person")
 		}
@@ -180,10 +181,22 @@ type slowStart struct {
 	provider
 	start, step chan struct{}
 	began       int
+	mu          sync.Mutex
 	sessions    []session
 }
 
-func (s *slowStart) list(context.Context) []session { return s.sessions }
+func (s *slowStart) list(context.Context) []session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions
+}
+
+// has sets what list returns.
+func (s *slowStart) has(all []session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions = all
+}
 
 func (s *slowStart) end(string, string)                     { <-s.step }
 func (s *slowStart) hibernate(context.Context, string) bool { <-s.step; return true }
