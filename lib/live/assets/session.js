@@ -1,5 +1,5 @@
 // session.js: the page of one session: its picture, tabs and log, and the button that takes it over.
-import { html, useEffect, useRef, useState } from './vendor/htm-preact.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor/htm-preact.js';
 import { Link, Pages } from './cdp.js';
 import { Input } from './input.js';
 import { Frames } from './page.js';
@@ -324,7 +324,7 @@ function Stage({ v, you, asleep }) {
     if (p) Object.assign(pointer.current.style, { left: `${p.x * 100}%`, top: `${p.y * 100}%`, display: 'block' });
     else pointer.current.style.display = 'none';
   };
-  useEffect(() => {
+  useLayoutEffect(() => { // before the picture is shown: the first press counts
     if (!you) return undefined;
     const hand = surface.current.querySelector('.hand');
     v.input.handle(hand, field.current);
