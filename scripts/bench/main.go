@@ -53,6 +53,7 @@ var cases = []Case{
 	{"virtual", "50 sessions with a blank page", manySessions},
 	{"virtual", "1,000 sessions created and ended", churn},
 	{"virtual idle", "20 idle sessions with an animated page", idleSessions},
+	{"view", "a press on the page of bproxy view", views},
 	{"session", "a 1 GiB download", bigDownload},
 	{"session", "a lease with a saved login", leaseWithState},
 	{"session proxied", "page load through a proxy with a password", proxied},
