@@ -5,7 +5,9 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"btools/lib/cmdtest"
@@ -16,11 +18,17 @@ import (
 func TestPoolLog(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
+	saving := w.Dir + "/saving"
+	if err := os.WriteFile(saving, []byte("#!/bin/sh\nFAKE=save FAKE_LOG=/dev/null exec "+cmdtest.Bin+
+		"/fakebrowser \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	p := &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("bpool", "serve", "--log-format", "json", "--stop-timeout", "300ms",
 		"--drain-timeout", "0s")}
 	p.Cmd.Env = append(p.Cmd.Env, "PW_MCP_PROXY_BROWSER="+cmdtest.Bin+"/fakebrowser", "PW_MCP_PROXY__A_INSTANCES=1",
 		"PW_MCP_PROXY__A_IS_DEFAULT=1", "PW_MCP_PROXY__A_MAX_USES=1", "PW_MCP_PROXY__B_INSTANCES=1",
-		"PW_MCP_PROXY__B_BROWSER=/nonexistent/browser")
+		"PW_MCP_PROXY__B_BROWSER=/nonexistent/browser", "PW_MCP_PROXY__C_INSTANCES=1",
+		"PW_MCP_PROXY__C_BROWSER="+saving)
 	p.Start()
 	l := p.Lease()
 	w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
@@ -31,6 +39,9 @@ func TestPoolLog(t *testing.T) {
 	w.Run("bpool", "lease", "--", "sh", "-c", "kill -9 $0; bpool lease --timeout 0",
 		fmt.Sprint(p.Status().Pools[0].Instances[0].PID)).Exits(t, 75, "leased, by sh")
 	cmdtest.Until(t, "the browser's end is told", func() bool { return strings.Contains(p.Errs.String(), "signal 9") })
+	quit := p.Lease("C")
+	syscall.Kill(quit.Instance.PID, syscall.SIGTERM) // as it ends with exit code 0 if a person quits it
+	cmdtest.Until(t, "the browser's end is told", func() bool { return strings.Contains(p.Errs.String(), "by itself") })
 	held := p.Lease()
 	p.Stop()
 	type line struct {
@@ -78,6 +89,9 @@ func TestPoolLog(t *testing.T) {
 	})
 	find("a browser has crashed", func(l line) bool {
 		return l.Level == "WARN" && strings.Contains(l.Msg, "signal 9") && l.Program == "bpool"
+	})
+	find("a browser has ended under a lease", func(l line) bool {
+		return l.Level == "WARN" && strings.Contains(l.Msg, "ended by itself") && l.Lease == quit.Lease.ID
 	})
 	find("a browser is not there", func(l line) bool { return strings.Contains(l.Msg, "/nonexistent/browser") })
 }

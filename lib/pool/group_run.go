@@ -244,6 +244,7 @@ func (g *group) drain(c *share.Chrome) {
 		case <-c.Idled():
 			what, then = idleText(g.set), "; the next connection has another one"
 		case <-c.Done():
+			g.log.Warn("the browser, which was to be replaced, ended: " + c.Err().Error())
 			what, then = fmt.Sprintf("is gone: %v", c.Err()), "; a new browser replaces it; its pages are lost"
 		}
 		g.endBrowser(c, what, then)

@@ -375,6 +375,7 @@ func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Requ
 	s.lease, s.uid = l, l.by.UID
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
+	s.runs().held.add(l.id)
 	if s.group != nil {
 		from := v.takeKeptLocked(l, r.Instance != "")
 		l.kept = from != nil
@@ -540,6 +541,7 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s.lease, s.keptFor = nil, keepFor
+	s.runs().held.remove(l.id)
 	if keepFor == "" {
 		s.uid = 0
 	}

@@ -3,6 +3,9 @@ package pool
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"btools/lib/control"
@@ -71,4 +74,69 @@ func caller(by *control.Peer, user, holder string) []any {
 		args = append(args, "user", user)
 	}
 	return append(args, "pid", by.PID, "holder", holder)
+}
+
+// leaseIDs are the leases of a browser. They have a lock of their own, so that any other may be held while something
+// is logged.
+type leaseIDs struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (h *leaseIDs) add(lease string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ids = append(h.ids, lease)
+}
+
+func (h *leaseIDs) remove(lease string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ids = slices.DeleteFunc(h.ids, func(id string) bool { return id == lease })
+}
+
+// all returns the IDs of the leases.
+func (h *leaseIDs) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ids)
+}
+
+// member returns the leases as a member of a message, lease or leases; with ok false there are none.
+func (h *leaseIDs) member() (a slog.Attr, ok bool) {
+	switch ids := h.all(); len(ids) {
+	case 0:
+		return a, false
+	case 1:
+		return slog.String("lease", ids[0]), true
+	default:
+		return slog.Any("leases", ids), true
+	}
+}
+
+// heldHandler adds the leases of a browser to the messages about it.
+type heldHandler struct {
+	slog.Handler
+	held *leaseIDs
+}
+
+func (h heldHandler) Handle(ctx context.Context, r slog.Record) error {
+	named := false // the message is about one of them
+	r.Attrs(func(a slog.Attr) bool {
+		named = named || a.Key == "lease"
+		return !named
+	})
+	if a, ok := h.held.member(); ok && !named {
+		r = r.Clone()
+		r.AddAttrs(a)
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h heldHandler) WithAttrs(a []slog.Attr) slog.Handler {
+	return heldHandler{h.Handler.WithAttrs(a), h.held}
+}
+
+func (h heldHandler) WithGroup(name string) slog.Handler {
+	return heldHandler{h.Handler.WithGroup(name), h.held}
 }

@@ -37,7 +37,8 @@ type runner struct {
 	service  *Service
 	poolName string
 	set      settings.Settings
-	log      *slog.Logger
+	held     *leaseIDs
+	log      *slog.Logger // adds these leases
 	wakeup   chan struct{}
 	ctx      context.Context // ends with the instance or the group
 	stop     context.CancelFunc
@@ -82,9 +83,10 @@ type check struct {
 }
 
 func (v *Service) newRunner(poolName string, set settings.Settings) runner {
-	r := runner{service: v, poolName: poolName, set: set, log: v.Log.With("pool", poolName),
+	r := runner{service: v, poolName: poolName, set: set, held: &leaseIDs{},
 		wakeup: make(chan struct{}, 1), state: Starting,
 		backoff: wait.Backoff{First: minRetryDelay, Max: maxRetryDelay, Steady: stableAfter}}
+	r.log = slog.New(heldHandler{v.Log.Handler(), r.held}).With("pool", poolName)
 	r.ctx, r.stop = context.WithCancel(v.ctx)
 	return r
 }

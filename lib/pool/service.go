@@ -331,8 +331,8 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 			}
 			return b, err
 		},
-		Unconnected: s.resetDownloads,
-		State:       v.State, Options: launchOptions(set), Idle: set.Idle,
+		Unconnected: s.resetDownloads, Held: func() bool { return len(s.held.all()) > 0 },
+		State: v.State, Options: launchOptions(set), Idle: set.Idle,
 		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.wake,
 		Front: front.Front{Limit: front.Limit{Max: maxRequests},
 			Routes: []front.Route{{Path: front.DownloadsPath, Answer: s.answerDownloads}}},

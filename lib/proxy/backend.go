@@ -40,6 +40,7 @@ type backend struct {
 	changed func() // called at each launch and end
 	// unconnected is called when the last WebSocket of a browser has closed.
 	unconnected func()
+	held        func() bool // somebody has been given the browser; nil: nobody
 
 	mu         sync.Mutex    // not held while logging, which may block
 	current    *generation   // the last one, nil before the first
@@ -351,6 +352,9 @@ func (b *backend) run(g *generation) {
 			exit = errors.New("it was stopped by blaunch stop or a signal")
 		default:
 			exit = errors.New("it ended by itself")
+			if b.held != nil && b.held() {
+				log = b.log.Warn
+			}
 		}
 		log("the browser ended: " + exit.Error())
 	}

@@ -66,6 +66,8 @@ type Proxy struct {
 	// Unconnected, if not nil, is called when the last WebSocket of a browser has
 	// closed.
 	Unconnected func()
+	// Held, if not nil, reports whether somebody has been given the browser: then its end is worth a warning.
+	Held func() bool
 	// Changed, if not nil, is called at every launch and end of a browser.
 	Changed func()
 	Log     *slog.Logger
@@ -87,7 +89,7 @@ func (p *Proxy) Start() {
 	}
 	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, byConnections: p.IdleByConnections,
 		health: p.Health, within: p.answerTimeout, overlap: p.Overlap,
-		state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected, opts: p.Options,
+		state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected, held: p.Held, opts: p.Options,
 		epoch: make(chan struct{}), one: p.One}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
