@@ -557,7 +557,7 @@ func TestPoolHTTP(t *testing.T) {
 	_, metrics := cmdtest.Get(t, "GET", p.HTTP+"/metrics")
 	for _, want := range []string{`bpool_instances{pool="A",state="healthy"} 2`, `bpool_leases{pool="A"} 0`,
 		`bpool_launches_total{pool="A"} 2`,
-		`bpool_restarts_total{pool="A"} 0`, `bpool_lease_hold_seconds_count{pool="A"} 1`,
+		`bpool_restarts_total{pool="A",reason="crash"} 0`, `bpool_lease_hold_seconds_count{pool="A"} 1`,
 		`bpool_lease_wait_seconds_count{pool="A"} 1`, "go_goroutines"} {
 		if !strings.Contains(metrics, want+"\n") && !strings.Contains(metrics, want+" ") {
 			t.Errorf("no %s in\n%s", want, metrics)

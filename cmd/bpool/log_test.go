@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -36,12 +35,19 @@ func TestPoolLog(t *testing.T) {
 		i := p.Status().Pools[0].Instances[0]
 		return i.Restarts == 1 && i.Status == "healthy"
 	})
-	w.Run("bpool", "lease", "--", "sh", "-c", "kill -9 $0; bpool lease --timeout 0",
-		fmt.Sprint(p.Status().Pools[0].Instances[0].PID)).Exits(t, 75, "leased, by sh")
-	cmdtest.Until(t, "the browser's end is told", func() bool { return strings.Contains(p.Errs.String(), "signal 9") })
-	quit := p.Lease("C")
-	syscall.Kill(quit.Instance.PID, syscall.SIGTERM) // as it ends with exit code 0 if a person quits it
-	cmdtest.Until(t, "the browser's end is told", func() bool { return strings.Contains(p.Errs.String(), "by itself") })
+	end := func(l cmdtest.Leased, by syscall.Signal, says string) {
+		t.Helper()
+		if l.Instance.PID <= 0 {
+			t.Fatalf("the lease has no browser: %+v", l)
+		}
+		syscall.Kill(l.Instance.PID, by)
+		cmdtest.Until(t, "the browser's end is told", func() bool { return strings.Contains(p.Errs.String(), says) })
+	}
+	crashed, quit := p.Lease(), p.Lease("C")
+	end(crashed, syscall.SIGKILL, "the browser ended: the browser was killed by signal 9")
+	end(quit, syscall.SIGTERM, "the browser ended: it ended by itself") // as if a person quits it
+	w.Run("bpool", "release", crashed.Lease.ID).Exits(t, 0, "")
+	w.Run("bpool", "lease", "--", "bpool", "lease", "--timeout", "0").Exits(t, 75, "leased, by bpool")
 	held := p.Lease()
 	p.Stop()
 	type line struct {
@@ -88,7 +94,7 @@ func TestPoolLog(t *testing.T) {
 		return strings.HasPrefix(l.Msg, "launched the browser") && l.Took != nil
 	})
 	find("a browser has crashed", func(l line) bool {
-		return l.Level == "WARN" && strings.Contains(l.Msg, "signal 9") && l.Program == "bpool"
+		return l.Level == "WARN" && strings.Contains(l.Msg, "signal 9") && l.Lease == crashed.Lease.ID
 	})
 	find("a browser has ended under a lease", func(l line) bool {
 		return l.Level == "WARN" && strings.Contains(l.Msg, "ended by itself") && l.Lease == quit.Lease.ID

@@ -91,9 +91,10 @@ func (g *group) activate(c *share.Chrome) {
 	v := g.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, "", false
+	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, grounds{}, false
+	g.measured = time.Time{}
 	if g.hadBrowser {
-		g.restartedLocked(g.slots...)
+		g.restartedLocked(g.cause, g.slots...)
 	}
 	g.hadBrowser = true
 	for _, l := range v.leases {
@@ -108,7 +109,7 @@ func (g *group) activate(c *share.Chrome) {
 // lostLocked forgets the browser, which has failed, and tells its holders.
 func (g *group) lostLocked(what, next string) {
 	c := g.chrome
-	g.chrome, g.replace = nil, ""
+	g.chrome, g.replace = nil, grounds{}
 	g.notifyHoldersLocked(c, what, "; "+next)
 }
 
@@ -171,8 +172,8 @@ func (g *group) watch(bool) reason {
 			g.replaceAll(c)
 			return replaced
 		}
-		if reason != "" && next == nil && !tried {
-			g.log.Info("replacing the browser, which "+reason, "id", c.Browser.Instance.ID)
+		if reason != (grounds{}) && next == nil && !tried {
+			g.log.Info("replacing the browser, which "+reason.text, "id", c.Browser.Instance.ID)
 			next = g.startSuccessor()
 			ready, tried = next.ready, true
 		}
@@ -182,7 +183,7 @@ func (g *group) watch(bool) reason {
 			return crashed
 		case <-c.Done():
 			g.log.Warn("the browser ended: " + c.Err().Error())
-			g.recordFailure(errors.New(endedPrefix+c.Err().Error()), true)
+			g.recordFailure(crash, errors.New(endedPrefix+c.Err().Error()))
 			c.Close()
 			return crashed
 		case <-c.Idled():
@@ -192,23 +193,23 @@ func (g *group) watch(bool) reason {
 		case err := <-c.Faults():
 			g.log.Warn(err.Error())
 			v.mu.Lock()
-			g.replace = "could not end a session"
+			g.replace = grounds{hang, "could not end a session"}
 			v.mu.Unlock()
 		case <-ready:
 			if next.err != nil {
-				g.logFailure("cannot replace the browser, which "+reason+": ", next.err)
+				g.logFailure("cannot replace the browser, which "+reason.text+": ", next.err)
 			} else {
 				stop()
 				g.drain(c)
-				c = next.chrome
+				c, g.cause = next.chrome, reason.cause
 				g.activate(c)
 				answers, stop = g.checkHealth(pinger(c))
 			}
 			next, ready = nil, nil
 		case <-g.wakeup:
 		case err := <-answers:
-			if _, ok := g.checked(err, c.Browser.Instance.PID); !ok {
-				g.recordFailure(err, true)
+			if _, ok := g.checked(err, c.Browser.Instance.PID, g.drainingPIDs()...); !ok {
+				g.recordFailure(hang, err)
 				c.Close()
 				return crashed
 			}
@@ -227,6 +228,16 @@ func pinger(c *share.Chrome) func(context.Context, time.Duration) error {
 		}
 		return proxy.Ping(ctx, i, within)
 	}
+}
+
+// drainingPIDs returns the processes of the browsers that end with their last lease.
+func (g *group) drainingPIDs() (pids []int) {
+	g.service.mu.Lock()
+	defer g.service.mu.Unlock()
+	for _, c := range g.draining {
+		pids = append(pids, c.Browser.Instance.PID)
+	}
+	return pids
 }
 
 // drain makes a browser end with its last lease.

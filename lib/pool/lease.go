@@ -517,6 +517,7 @@ func (v *Service) beginEndLocked(l *lease, event, why string, keeps bool) {
 	}
 	v.leaseEventLocked(event, l, why)
 	l.endedBy = cmp.Or(why, event)
+	v.metrics.ended(l.slot.poolName, event, why)
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.timer.Stop()
 	l.resting.timer.Stop()
@@ -557,7 +558,7 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 		s.syncQueueLocked() // there is no browser to replace
 		return
 	}
-	if s.replace = s.replaceReasonLocked(); s.replace != "" {
+	if s.replace = s.replaceReasonLocked(); s.replace != (grounds{}) {
 		s.wake()
 	}
 	s.syncQueueLocked()

@@ -9,15 +9,17 @@ import (
 // metrics counts events for Prometheus. The current state is collected when
 // Prometheus requests it.
 type metrics struct {
-	wait, hold         *prometheus.HistogramVec // in seconds, by pool
-	launches, restarts *prometheus.CounterVec   // by pool
-	failures           *prometheus.CounterVec   // failed launches, by pool
+	wait, hold *prometheus.HistogramVec // in seconds, by pool
+	launches   *prometheus.CounterVec   // by pool
+	failures   *prometheus.CounterVec   // failed launches, by pool
+	restarts   *prometheus.CounterVec   // by pool and cause
+	ends       *prometheus.CounterVec   // of leases, by pool and reason
 }
 
 func newMetrics() *metrics {
-	counter := func(name, help string) *prometheus.CounterVec {
+	counter := func(name, help string, by ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bpool", Name: name, Help: help},
-			[]string{"pool"})
+			append([]string{"pool"}, by...))
 	}
 	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "bpool", Name: name, Help: help,
@@ -30,14 +32,31 @@ func newMetrics() *metrics {
 			prometheus.ExponentialBuckets(0.1, 4, 9)), // to 1.8 h
 		launches: counter("launches_total", "Launches of browsers, including failed ones."),
 		failures: counter("launch_failures_total", "Failed launches."),
-		restarts: counter("restarts_total", "Browsers that were replaced, for whatever reason."),
+		restarts: counter("restarts_total", "Browsers that were replaced, by the reason.", "reason"),
+		ends:     counter("leases_ended_total", "Leases that have ended, by the reason.", "reason"),
 	}
+}
+
+// holderGone is the reason of the end of a lease whose holder has disconnected or ended.
+const holderGone = "holder_gone"
+
+// ended counts a lease that an event has ended; why is "" unless its holder has gone or its browser has left.
+func (m *metrics) ended(pool, event, why string) {
+	if event == "released" && why != "" {
+		event = holderGone
+	}
+	m.ends.WithLabelValues(pool, event).Inc()
 }
 
 // initialize makes the counters of a pool visible, with the value 0.
 func (m *metrics) initialize(pool string) {
-	for _, c := range []*prometheus.CounterVec{m.launches, m.failures, m.restarts} {
-		c.WithLabelValues(pool)
+	m.launches.WithLabelValues(pool)
+	m.failures.WithLabelValues(pool)
+	for _, c := range causes {
+		m.restarts.WithLabelValues(pool, string(c))
+	}
+	for _, reason := range []string{"released", holderGone, "expired", yielded, left} {
+		m.ends.WithLabelValues(pool, reason)
 	}
 	m.wait.WithLabelValues(pool)
 	m.hold.WithLabelValues(pool)
@@ -49,7 +68,10 @@ var (
 	browsersDesc  = prometheus.NewDesc("bpool_browsers", "Running browsers.", []string{"pool"}, nil)
 	sessionsDesc  = prometheus.NewDesc("bpool_sessions", "Sessions of shared browsers, by state.",
 		[]string{"pool", "state"}, nil)
-	waitingDesc = prometheus.NewDesc("bpool_waiting", "Requests waiting for a lease.", []string{"pool"}, nil)
+	memoryDesc = prometheus.NewDesc("bpool_browser_memory_bytes",
+		"Memory of the running browsers, measured each minute.", []string{"pool"}, nil)
+	tokenLeasesDesc = prometheus.NewDesc("bpool_token_leases", "Current leases of a token.", []string{"token"}, nil)
+	waitingDesc     = prometheus.NewDesc("bpool_waiting", "Requests waiting for a lease.", []string{"pool"}, nil)
 )
 
 // Describe makes the service a prometheus.Collector.
@@ -58,11 +80,11 @@ func (v *Service) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCo
 // Collect sends the current state of the pools and the counts to Prometheus.
 func (v *Service) Collect(ch chan<- prometheus.Metric) {
 	m := v.metrics
-	for _, c := range []prometheus.Collector{m.wait, m.hold, m.launches, m.failures, m.restarts} {
+	for _, c := range []prometheus.Collector{m.wait, m.hold, m.launches, m.failures, m.restarts, m.ends} {
 		c.Collect(ch)
 	}
 	st, _ := v.Status("") // without a pool's name it never fails
-	gauge := func(d *prometheus.Desc, n int, labels ...string) {
+	gauge := func(d *prometheus.Desc, n int64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
 	for _, p := range st.Pools {
@@ -71,24 +93,47 @@ func (v *Service) Collect(ch chan<- prometheus.Metric) {
 			states[i.Status]++
 		}
 		for _, state := range []string{Starting, Awaiting, Healthy, Failed, Draining} {
-			gauge(instancesDesc, states[state], p.Name, state)
+			gauge(instancesDesc, int64(states[state]), p.Name, state)
 		}
-		gauge(leasesDesc, p.Leased, p.Name)
-		gauge(waitingDesc, p.Waiting, p.Name)
+		gauge(leasesDesc, int64(p.Leased), p.Name)
+		gauge(waitingDesc, int64(p.Waiting), p.Name)
 		r := v.usageOf(p.Name)
-		gauge(browsersDesc, r.browsers, p.Name)
+		gauge(browsersDesc, int64(r.browsers), p.Name)
+		gauge(memoryDesc, r.memory, p.Name)
 		if r.shared {
-			gauge(sessionsDesc, r.leased, p.Name, "leased")
-			gauge(sessionsDesc, r.spare, p.Name, "spare")
+			gauge(sessionsDesc, int64(r.leased), p.Name, "leased")
+			gauge(sessionsDesc, int64(r.spare), p.Name, "spare")
 		}
 	}
+	for name, n := range v.tokenLeases() {
+		gauge(tokenLeasesDesc, n, name)
+	}
+}
+
+// tokenLeases returns the number of leases of each token.
+func (v *Service) tokenLeases() map[string]int64 {
+	n := map[string]int64{}
+	if v.TokenNames != nil {
+		for _, name := range v.TokenNames() {
+			n[name] = 0
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, l := range v.leases {
+		if l.by.Token != nil {
+			n[l.by.Token.Name]++
+		}
+	}
+	return n
 }
 
 // usage counts what runs for a pool.
 type usage struct {
 	browsers      int
-	shared        bool // a group of its instances shares a browser
-	leased, spare int  // sessions
+	memory        int64 // in bytes
+	shared        bool  // a group of its instances shares a browser
+	leased, spare int   // sessions
 }
 
 func (v *Service) usageOf(pool string) (r usage) {
@@ -106,6 +151,9 @@ func (v *Service) usageOf(pool string) (r usage) {
 		if g.chrome != nil {
 			chromes = append(slices.Clone(chromes), g.chrome)
 		}
+		if len(chromes) > 0 {
+			r.memory += g.memory
+		}
 		for _, c := range chromes {
 			leased, spare := c.Sessions()
 			r.browsers++
@@ -113,10 +161,15 @@ func (v *Service) usageOf(pool string) (r usage) {
 			r.spare += spare
 		}
 	}
-	v.mu.Unlock()
+	own := map[*slot]int64{}
 	for _, s := range proxied {
+		own[s] = s.memory
+	}
+	v.mu.Unlock()
+	for s, memory := range own {
 		if s.hasBrowser() {
 			r.browsers++
+			r.memory += memory
 		}
 	}
 	return r

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,13 +48,16 @@ type runner struct {
 	started    func()    // to call once the first browser is ready, has failed, or waits for its first use
 	began      time.Time // when the last launch began
 	backoff    wait.Backoff
-	hadBrowser bool // a browser has run before, so the next one counts as a restart
+	hadBrowser bool      // a browser has run before, so the next one counts as a restart
+	cause      cause     // of the end of that browser
+	measured   time.Time // when the memory of the current browser was; zero: not yet
 
 	// Protected by the service's lock:
 	state         string
 	launchedAt    time.Time // of the current browser
 	uses          int       // leases of this browser
-	replace       string    // why the browser is replaced when no lease has it; "": it is not
+	memory        int64     // of the browsers at the latest health check, in bytes; 0: not known
+	replace       grounds   // why the browser is replaced when no lease has it; zero: it is not
 	forceReplace  bool      // replace it even if it is leased
 	check         check
 	retryAt       time.Time // when a failed browser is launched again
@@ -121,14 +125,20 @@ func (r *runner) runBrowser(launch bool) reason {
 	v := r.service
 	v.mu.Lock()
 	why := r.replace
-	fresh := why != "" || r.forceReplace // the holder's connection may have launched one meanwhile
-	r.replace, r.forceReplace = "", false
+	fresh := why != grounds{} || r.forceReplace // the holder's connection may have launched one meanwhile
+	switch {
+	case r.forceReplace:
+		r.cause = asked
+	case fresh:
+		r.cause = why.cause
+	}
+	r.replace, r.forceReplace = grounds{}, false
 	if launch {
 		r.hooks.setLocked(r.startState())
 	}
 	v.mu.Unlock()
-	if why != "" {
-		r.log.Info("replacing the browser, which " + why)
+	if why != (grounds{}) {
+		r.log.Info("replacing the browser, which " + why.text)
 	}
 	r.began = time.Now()
 	err := r.hooks.launch(launch, fresh)
@@ -138,16 +148,19 @@ func (r *runner) runBrowser(launch bool) reason {
 	}
 	if r.ctx.Err() == nil {
 		r.logFailure("no browser: ", err)
-		r.recordFailure(err, false)
+		r.recordFailure("", err)
 		r.started()
 	}
 	return crashed
 }
 
-// recordFailure records that the browser ended or could not be launched, and
-// when to retry.
-func (r *runner) recordFailure(why error, launched bool) {
-	v := r.service
+// recordFailure records that the browser ended by a crash or a hang, or, without a cause, could
+// not be launched, and when to retry.
+func (r *runner) recordFailure(by cause, why error) {
+	v, launched := r.service, by != ""
+	if launched {
+		r.cause = by
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	next := r.scheduleLocked(launched)
@@ -218,7 +231,7 @@ func (r *runner) waitForRetry() {
 // retriesAtOnceLocked reports whether a failed browser is launched again as soon
 // as possible. The end of a lease does not override RESTART=never.
 func (r *runner) retriesAtOnceLocked() bool {
-	return r.forceReplace || r.replace != "" && r.retryAt != never
+	return r.forceReplace || r.replace != grounds{} && r.retryAt != never
 }
 
 // logFailure logs why a browser could not be launched.
@@ -230,9 +243,9 @@ func (r *runner) logFailure(what string, err error) {
 	log.Error(what + err.Error())
 }
 
-// restartedLocked counts a browser that replaces another one.
-func (r *runner) restartedLocked(slots ...*slot) {
-	r.service.metrics.restarts.WithLabelValues(r.poolName).Inc()
+// restartedLocked counts a browser that replaces another one, which has ended by a cause.
+func (r *runner) restartedLocked(by cause, slots ...*slot) {
+	r.service.metrics.restarts.WithLabelValues(r.poolName, string(by)).Inc()
 	for _, s := range slots {
 		s.restarts++
 		r.service.eventLocked("restarted", s, "")
@@ -246,6 +259,10 @@ func (r *runner) checkHealth(ping func(context.Context, time.Duration) error) (a
 	c := make(chan error)
 	var checking sync.WaitGroup
 	checking.Go(func() {
+		select {
+		case c <- nil: // it has just been launched, and its memory is to be known
+		case <-ctx.Done():
+		}
 		for {
 			select {
 			case <-time.After(r.set.HealthInterval):
@@ -268,47 +285,74 @@ func (r *runner) checkHealth(ping func(context.Context, time.Duration) error) (a
 
 // checked takes in the answer to a health check of the browser with this process
 // ID, and whether it exceeds MAX_MEMORY: why it is to be replaced now, or "". It
-// reports whether the browser is well.
-func (r *runner) checked(answer error, pid int) (heavy string, ok bool) {
+// reports whether the browser is well. more are the processes of browsers that it has replaced.
+func (r *runner) checked(answer error, pid int, more ...int) (heavy string, ok bool) {
 	if answer != nil && r.ctx.Err() == nil {
 		r.log.Warn("the browser does not answer: stopping it", "why", answer)
 		return "", false
 	}
-	heavy = memoryExcess(r.set, pid)
+	heavy, memory := r.measure(pid, more)
 	r.service.mu.Lock()
 	defer r.service.mu.Unlock()
 	r.check = check{at: time.Now(), responsive: true}
-	if r.replace != "" || r.uses == 0 { // replacing an unused browser would free nothing
+	r.memory = cmp.Or(memory, r.memory)
+	if r.replace != (grounds{}) || r.uses == 0 { // replacing an unused browser would free nothing
 		return "", true
 	}
-	r.replace = heavy
+	if heavy != "" {
+		r.replace = grounds{tooHeavy, heavy}
+	}
 	return heavy, true
 }
 
-// replaceReasonLocked returns why the browser must be replaced, or "".
-func (r *runner) replaceReasonLocked() string {
-	switch age := time.Since(r.launchedAt); {
-	case r.replace != "":
-		return r.replace
-	case r.set.Isolated && r.set.Isolation == settings.Process && r.uses > 0:
-		return "has had a lease (ISOLATED=true)"
-	case r.set.MaxUses > 0 && r.uses >= r.set.MaxUses:
-		return fmt.Sprintf("has had %s (MAX_USES=%d)", spell.Count(r.uses, "lease"), r.set.MaxUses)
-	case r.set.MaxAge > 0 && age >= r.set.MaxAge && r.uses > 0:
-		return fmt.Sprintf("is %v old (MAX_AGE=%v)", age.Round(time.Millisecond), r.set.MaxAge)
+// memoryInterval is how often memory is measured, at least, because it takes milliseconds a process. With MAX_MEMORY
+// each health check measures it.
+const memoryInterval = time.Minute
+
+// measure returns the memory of all these browsers in bytes, or 0 if it is not known or was
+// measured lately, and how the first one exceeds MAX_MEMORY, or "".
+func (r *runner) measure(pid int, more []int) (heavy string, memory int64) {
+	if pid == 0 || r.set.MaxMemory == 0 && time.Since(r.measured) < memoryInterval {
+		return "", 0
 	}
-	return ""
+	r.measured = time.Now()
+	memory = treeMemory(r.set, pid)
+	heavy = memoryExcess(r.set, memory)
+	for _, pid := range more {
+		memory += treeMemory(r.set, pid)
+	}
+	return heavy, memory
 }
 
-// memoryExcess describes by how much a browser exceeds MAX_MEMORY, or returns
-// "".
-func memoryExcess(set settings.Settings, pid int) string {
-	if set.MaxMemory == 0 || pid == 0 {
-		return ""
+// replaceReasonLocked returns why the browser must be replaced, or none.
+func (r *runner) replaceReasonLocked() grounds {
+	switch age := time.Since(r.launchedAt); {
+	case r.replace != grounds{}:
+		return r.replace
+	case r.set.Isolated && r.set.Isolation == settings.Process && r.uses > 0:
+		return grounds{used, "has had a lease (ISOLATED=true)"}
+	case r.set.MaxUses > 0 && r.uses >= r.set.MaxUses:
+		return grounds{used, fmt.Sprintf("has had %s (MAX_USES=%d)", spell.Count(r.uses, "lease"), r.set.MaxUses)}
+	case r.set.MaxAge > 0 && age >= r.set.MaxAge && r.uses > 0:
+		return grounds{old, fmt.Sprintf("is %v old (MAX_AGE=%v)", age.Round(time.Millisecond), r.set.MaxAge)}
 	}
-	n, err := proc.TreeMemory(pid)
-	if err != nil || n <= set.MaxMemory {
-		return "" // if the browser has ended, watch notices it
+	return grounds{}
+}
+
+// treeMemory returns the memory of a browser in bytes, or 0 if it is not known.
+func treeMemory(set settings.Settings, pid int) int64 {
+	if pid == 0 || set.WSLWindows { // no process of this system
+		return 0
+	}
+	n, _ := proc.TreeMemory(pid) // if the browser has ended, watch notices it
+	return n
+}
+
+// memoryExcess describes by how much the memory of a browser exceeds MAX_MEMORY, or returns
+// "".
+func memoryExcess(set settings.Settings, n int64) string {
+	if set.MaxMemory == 0 || n <= set.MaxMemory {
+		return ""
 	}
 	return fmt.Sprintf("has %d MiB of memory (MAX_MEMORY=%dMiB)", n>>20, set.MaxMemory>>20)
 }
@@ -319,6 +363,27 @@ const endedPrefix = "the browser ended: "
 // briefReason returns the reason in the form that a holder gets.
 func briefReason(why string) string {
 	return strings.TrimPrefix(FirstSentence(why), endedPrefix)
+}
+
+// cause is why a browser was replaced, as bpool_restarts_total counts it.
+type cause string
+
+const (
+	crash    cause = "crash" // it ended by itself
+	hang     cause = "hang"  // it, or a session of it, did not answer
+	tooHeavy cause = "memory"
+	used     cause = "uses" // or ISOLATED
+	old      cause = "age"
+	asked    cause = "asked" // by bpool restart, or the person whose browser it was
+)
+
+// causes are all of them.
+var causes = []cause{crash, hang, tooHeavy, used, old, asked}
+
+// grounds are why a browser is to be replaced, with words that follow "the browser".
+type grounds struct {
+	cause cause
+	text  string
 }
 
 // Reasons why a browser has ended.

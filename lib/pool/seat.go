@@ -47,7 +47,7 @@ func (g *group) startLeaseLocked(l *lease, from *kept) {
 	}
 	l.entry = g.book.Hold(sessions.Key{Name: l.id}, l, saved, l.slot.lastPagesClosed)
 	g.takeSeatLocked(l, from == nil)
-	if g.replaceReasonLocked() != "" {
+	if g.replaceReasonLocked() != (grounds{}) {
 		g.wake()
 	}
 }
@@ -87,7 +87,7 @@ func (g *group) endLeaseLocked(l *lease) {
 		l.seat.Release(g.spareCountLocked())
 	}
 	g.setSparesLocked()
-	if g.replaceReasonLocked() != "" {
+	if g.replaceReasonLocked() != (grounds{}) {
 		g.wake()
 	}
 	g.endIfUnusedLocked()
@@ -111,7 +111,7 @@ func (g *group) replaceSessionLocked(s *slot) {
 		g.takeSeatLocked(l, true)
 	}
 	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
-	g.restartedLocked(s)
+	g.restartedLocked(asked, s)
 }
 
 // useSession returns the session of a lease for one request or WebSocket; call

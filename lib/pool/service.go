@@ -49,6 +49,8 @@ type Service struct {
 
 	// Dir, if not nil, is where leases have directories for their downloads.
 	Dir *state.Dir
+	// TokenNames, if not nil, returns the names of the tokens that may lease.
+	TokenNames func() []string
 	// States are those that the configuration names; nil: there is no place for them.
 	States *logins.Store
 

@@ -138,7 +138,7 @@ func (s *slot) syncQueueLocked() {
 	if s.retired {
 		return // the slot in the queue is another instance's by now
 	}
-	if s.state == Healthy && s.lease == nil && s.replace == "" && !s.forceReplace &&
+	if s.state == Healthy && s.lease == nil && s.replace == (grounds{}) && !s.forceReplace &&
 		!s.pool.drained && !s.service.closing {
 		s.pool.queue.Put(s.number)
 	} else {
@@ -167,10 +167,10 @@ func (s *slot) launch(now, fresh bool) (err error) {
 	defer v.mu.Unlock()
 	if s.hadBrowser {
 		s.hadBrowser = false
-		s.restartedLocked(s)
+		s.restartedLocked(s.cause, s)
 	}
 	s.check = check{at: time.Now(), responsive: true}
-	s.uses, s.launchedAt = 0, time.Now()
+	s.uses, s.launchedAt, s.memory, s.measured = 0, time.Now(), 0, time.Time{}
 	if s.lease != nil {
 		s.uses = 1
 	}
@@ -200,18 +200,27 @@ func (s *slot) watch(running bool) reason {
 			return idled
 		case running && (st.Exit == proxy.ToldToStop || st.Exit == proxy.SessionLeft):
 			s.notifyHolder("was stopped (%s); a new browser replaces it; its pages are lost", st.LastExit)
+			s.cause = asked
+			if st.Exit == proxy.SessionLeft {
+				s.cause = hang
+			}
 			return replaced // not by this function
 		case running && s.set.Extension && st.LastError == "":
 			s.endLeaseOfJoined(st.LastExit)
+			s.cause = asked
 			return replaced // by the next one that joins
 		default:
 			why := cmp.Or(st.Failure, errors.New(endedPrefix+st.LastExit))
-			s.recordFailure(why, st.Failure == nil)
+			by := crash
+			if st.Failure != nil {
+				by = "" // the launch has failed
+			}
+			s.recordFailure(by, why)
 			return crashed
 		}
 		v.mu.Lock()
 		s.syncQueueLocked() // nobody leases a browser that is to be replaced
-		replace := s.forceReplace || s.replace != "" && s.lease == nil
+		replace := s.forceReplace || s.replace != grounds{} && s.lease == nil
 		if replace {
 			s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 			s.setLocked(s.startState()) // stopping takes time
@@ -231,7 +240,7 @@ func (s *slot) watch(running bool) reason {
 			}
 			heavy, ok := s.checked(err, s.pid())
 			if !ok {
-				s.recordFailure(err, true)
+				s.recordFailure(hang, err)
 				s.proxy.Stop(s.ctx)
 				if s.set.Extension {
 					s.endLeaseOfJoined(err.Error())

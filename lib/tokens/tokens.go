@@ -204,6 +204,14 @@ func (f *File) Find(words []string) (found *Token) {
 	return found
 }
 
+// Names returns the names of the tokens.
+func (f *File) Names() (names []string) {
+	for _, t := range *f.all.Load() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // Has reports whether the file has a token still.
 func (f *File) Has(t *Token) bool {
 	for _, o := range *f.all.Load() {

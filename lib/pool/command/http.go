@@ -38,7 +38,10 @@ const (
 func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) {
 	v := h.service
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(v, collectors.NewGoCollector(),
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "btools_build_info",
+		Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": cli.Release()}})
+	build.Set(1)
+	registry.MustRegister(v, build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := promhttp.HandlerFor(registry,
 		promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(f.Log.Handler(), slog.LevelWarn)})

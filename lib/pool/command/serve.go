@@ -142,6 +142,9 @@ func Serve(c *cli.Context) error {
 	hubs := newHubs(c)
 	defer hubs.Close()
 	v.Launch, v.State, v.Dir = launch(c, hubs, force), c.State(), state.NewDir()
+	if web.Guard.Tokens != nil {
+		v.TokenNames = web.Guard.Tokens.Names
+	}
 	h := &handler{service: v, states: remote.NewServer(statecommand.Store(c)), public: public}
 	v.States = h.states.Own()
 	if owner.FD != nil { // the leases of one program, of which it tells itself
