@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -676,8 +677,10 @@ func TestPoolStatusForPeople(t *testing.T) {
 		}
 	}
 	if out := w.Run("bpool", "status", "--output", "table", "--wide").Out; !strings.Contains(out, id) ||
-		!strings.Contains(out, "ENDPOINT") {
-		t.Errorf("status --wide:\n%s\nwant the column ENDPOINT and the lease %s", out, id)
+		!strings.Contains(out, "ENDPOINT") || !strings.Contains(out, "BY     HELD") ||
+		!strings.Contains(out, " uid:") || !strings.Contains(out, "RESTARTS  MEMORY") ||
+		!regexp.MustCompile(`EXPIRES .*\n.*[0-9]:[0-9]`).MatchString(out) {
+		t.Errorf("status --wide:\n%s\nwant the columns of monitoring, ENDPOINT and the lease %s", out, id)
 	}
 	w.Env = env
 	terminal := func(line string) string {

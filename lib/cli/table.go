@@ -57,6 +57,15 @@ func Age(value string) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
+// Size shows a number of bytes as MiB.
+func Size(value string) string {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return value
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
 // Seconds shows a number of seconds as a duration.
 func Seconds(value string) string {
 	s, err := strconv.ParseFloat(value, 64)

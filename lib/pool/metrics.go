@@ -151,9 +151,7 @@ func (v *Service) usageOf(pool string) (r usage) {
 		if g.chrome != nil {
 			chromes = append(slices.Clone(chromes), g.chrome)
 		}
-		if len(chromes) > 0 {
-			r.memory += g.memory
-		}
+		r.memory += g.memory
 		for _, c := range chromes {
 			leased, spare := c.Sessions()
 			r.browsers++
@@ -161,15 +159,13 @@ func (v *Service) usageOf(pool string) (r usage) {
 			r.spare += spare
 		}
 	}
-	own := map[*slot]int64{}
 	for _, s := range proxied {
-		own[s] = s.memory
+		r.memory += s.memory
 	}
 	v.mu.Unlock()
-	for s, memory := range own {
+	for _, s := range proxied {
 		if s.hasBrowser() {
 			r.browsers++
-			r.memory += memory
 		}
 	}
 	return r

@@ -132,7 +132,7 @@ func (r *runner) runBrowser(launch bool) reason {
 	case fresh:
 		r.cause = why.cause
 	}
-	r.replace, r.forceReplace = grounds{}, false
+	r.replace, r.forceReplace, r.memory, r.measured = grounds{}, false, 0, time.Time{}
 	if launch {
 		r.hooks.setLocked(r.startState())
 	}
@@ -165,7 +165,7 @@ func (r *runner) recordFailure(by cause, why error) {
 	defer v.mu.Unlock()
 	next := r.scheduleLocked(launched)
 	r.definite = !launched && isDefinite(why)
-	r.check = check{at: time.Now(), err: why.Error()}
+	r.check, r.memory = check{at: time.Now(), err: why.Error()}, 0
 	what := "could not be launched: "
 	if launched {
 		what = "is gone: "

@@ -571,7 +571,7 @@ func (s *slot) status() api.InstanceStatus {
 		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.IsHeadless(),
 		UserDataDir: s.set.Profile, WSLWindows: s.set.WSLWindows,
 		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(),
-		Uses: r.uses, Restarts: s.restarts, HibernateAfter: s.set.Hibernate.Milliseconds(),
+		Uses: r.uses, Restarts: s.restarts, Memory: r.memory, HibernateAfter: s.set.Hibernate.Milliseconds(),
 	}
 	if s.set.Alias != "" {
 		i.Alias = &s.set.Alias

@@ -170,7 +170,7 @@ func (s *slot) launch(now, fresh bool) (err error) {
 		s.restartedLocked(s.cause, s)
 	}
 	s.check = check{at: time.Now(), responsive: true}
-	s.uses, s.launchedAt, s.memory, s.measured = 0, time.Now(), 0, time.Time{}
+	s.uses, s.launchedAt = 0, time.Now()
 	if s.lease != nil {
 		s.uses = 1
 	}

@@ -31,7 +31,7 @@ func TestWire(t *testing.T) {
 		LeaseStarted: at, LeaseIdle: new(int64(9)), LeaseExpires: at, Browser: "chrome", Headless: true,
 		UserDataDir: "d", WSLWindows: true,
 		Isolated: true, Timeout: 2, ProcessID: new(3), Health: HealthStatus{at, true, new("e")}, NextTry: at,
-		Isolation: "context", Uses: 4, Restarts: 5, Lease: "l", Holder: "h", By: "uid:70001", User: "u",
+		Isolation: "context", Uses: 4, Restarts: 5, Memory: 6, Lease: "l", Holder: "h", By: "uid:70001", User: "u",
 		Endpoint: "http://e", Proxy: &UpstreamStatus{URL: "http://p"}, Login: &StateStatus{Name: "s"},
 		HibernateAfter: 6, Hibernation: Hibernation{Hibernated: true, RestoredAt: at}, KeptAt: at, Tabs: new(7)}
 	for _, c := range []struct {
@@ -54,8 +54,9 @@ func TestWire(t *testing.T) {
 				`"lease_expires_at":` + on + `,"browser":"chrome","headless":true,"user_data_dir":"d",` +
 				`"wsl_windows":true,"isolated":true,` +
 				`"timeout_ms":2,"process_id":3,"health_check":{"last_check":` + on + `,"responsive":true,` +
-				`"error":"e"},"next_try_at":` + on + `,"isolation":"context","uses":4,"restarts":5,"lease":"l",` +
-				`"holder":"h","by":"uid:70001","user":"u","http_url":"http://e","proxy":{"url":"http://p"},` +
+				`"error":"e"},"next_try_at":` + on + `,"isolation":"context","uses":4,"restarts":5,"memory_bytes":6,` +
+				`"lease":"l","holder":"h","by":"uid:70001","user":"u","http_url":"http://e",` +
+				`"proxy":{"url":"http://p"},` +
 				`"login":{"name":"s"},"hibernate_ms":6,"hibernated":true,"restored_at":` + on +
 				`,"kept_at":` + on + `,"tab_count":7},` +
 				`{"id":"","alias":null,"status":"","leased":false,"lease_duration_ms":null,` +

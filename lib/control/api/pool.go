@@ -61,6 +61,7 @@ type InstanceStatus struct {
 	Isolation     string       `json:"isolation"`             // process, or context for a shared browser
 	Uses          int          `json:"uses"`                  // leases of this browser
 	Restarts      int          `json:"restarts"`
+	Memory        int64        `json:"memory_bytes,omitempty"` // of this browser, as it was measured last
 	Lease         string       `json:"lease,omitempty"`
 	Holder        string       `json:"holder,omitempty"` // the lease holder's name for itself
 	By            string       `json:"by,omitempty"`     // the lease's owner, as uid:1000 or token:ci

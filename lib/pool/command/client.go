@@ -58,10 +58,14 @@ func statusColumns(wide bool) []cli.Column {
 		{Head: "ALIAS", Field: "status.alias", Spare: 1},
 		{Head: "BROWSER", Field: "status.browser", Show: base},
 		{Head: "STATE", Field: "status.status", Color: stateColor},
-		{Head: "HOLDER", Field: "status.holder"}, {Head: "HELD", Field: "status.held"},
+		{Head: "HOLDER", Field: "status.holder"}, {Head: "BY", Field: "status.by", Spare: 6},
+		{Head: "HELD", Field: "status.held"},
+		{Head: "EXPIRES", Field: "status.lease_expires_at", Show: cli.Clock, Spare: 3},
 		{Head: "LEASE", Field: "status.lease", Show: short, Spare: 2},
-		{Head: "PID", Field: "status.process_id", Spare: 4}, {Head: "USES", Field: "status.uses", Spare: 5},
-		{Head: "ENDPOINT", Field: "status.http_url", Spare: 3}, {Head: "ERROR", Field: "status.error", Below: true},
+		{Head: "PID", Field: "status.process_id", Spare: 8}, {Head: "USES", Field: "status.uses", Spare: 9},
+		{Head: "RESTARTS", Field: "status.restarts", Spare: 5},
+		{Head: "MEMORY", Field: "status.memory_bytes", Show: cli.Size, Spare: 4},
+		{Head: "ENDPOINT", Field: "status.http_url", Spare: 7}, {Head: "ERROR", Field: "status.error", Below: true},
 	}
 }
 
