@@ -28,6 +28,7 @@ func main() {
 			Usage: "give the browser `DURATION` to end before it is killed"}
 	}
 	cli.Main(&cli.Program{
+		Tag: "owner",
 		Command: cli.Command{
 			Name: "blaunch", Usage: "launch a browser with its debugging endpoint open", TakesCommand: true,
 			Examples: []string{

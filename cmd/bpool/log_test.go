@@ -51,11 +51,11 @@ func TestPoolLog(t *testing.T) {
 	held := p.Lease()
 	p.Stop()
 	type line struct {
-		Level, Msg, Program, Why, Lease, Holder, By string
-		PID                                         int
-		Waited                                      *float64 `json:"waited_ms"`
-		Held                                        *float64 `json:"held_ms"`
-		Took                                        *float64 `json:"took_ms"`
+		Level, Msg, Program, Why, Lease, Holder, By, Owner string
+		PID                                                int
+		Waited                                             *float64 `json:"waited_ms"`
+		Held                                               *float64 `json:"held_ms"`
+		Took                                               *float64 `json:"took_ms"`
 	}
 	var all []line
 	for text := range strings.Lines(p.Errs.String()) {
@@ -95,6 +95,10 @@ func TestPoolLog(t *testing.T) {
 	})
 	find("a browser has crashed", func(l line) bool {
 		return l.Level == "WARN" && strings.Contains(l.Msg, "signal 9") && l.Lease == crashed.Lease.ID
+	})
+	find("a browser has crashed, in the words of blaunch", func(l line) bool {
+		return l.Program == "blaunch" && strings.Contains(l.Msg, "signal 9") && l.Owner == "bpool A/0" &&
+			l.Lease == crashed.Lease.ID
 	})
 	find("a browser has ended under a lease", func(l line) bool {
 		return l.Level == "WARN" && strings.Contains(l.Msg, "ended by itself") && l.Lease == quit.Lease.ID

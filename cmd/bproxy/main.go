@@ -20,6 +20,7 @@ func main() {
 	const port = "[PORT]"
 	of := &ucli.IntFlag{Name: "port", Usage: "use the proxy on `PORT`"}
 	cli.Main(&cli.Program{
+		Tag: "owner",
 		Command: cli.Command{
 			Name: "bproxy", Usage: "a stable debugging port that launches its browser on demand", TakesCommand: true,
 			Examples: []string{

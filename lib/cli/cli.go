@@ -138,6 +138,8 @@ type Program struct {
 	// Old are the options that the program and its commands had under other names,
 	// and today's; "" means that what the option of the program asks for is always so.
 	Old map[string]string
+	// Tag is an option whose value is a member of each message with --log-format json; "": none is.
+	Tag string
 }
 
 // Elsewhere is a line for --help, and hints for those who give these words as a command.
@@ -430,6 +432,11 @@ func (c *Context) prepare() error {
 	}
 	if c.IsSet("output") && c.IsSet("field") {
 		return c.UsageError("--output and --field exclude each other")
+	}
+	if j, ok := c.Messages.(*jsonLines); ok && c.program.Tag != "" {
+		if value := c.String(c.program.Tag); value != "" {
+			j.tell(slog.String(c.program.Tag, value))
+		}
 	}
 	c.Log = NewLogger(c.Messages, c.Name, c.String("log-level"), c.String("log-format"))
 	return nil

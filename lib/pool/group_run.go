@@ -61,7 +61,7 @@ func (g *group) launchChrome(ctx context.Context) (*share.Chrome, error) {
 	v := g.service
 	began := time.Now()
 	c, err := func() (*share.Chrome, error) {
-		b, err := v.Launch(ctx, g.poolName, g.set, launchOptions(g.set))
+		b, err := v.Launch(ctx, g.poolName, g.set, launchOptions(g.set), g.held.member)
 		if err != nil {
 			return nil, err
 		}

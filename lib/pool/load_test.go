@@ -668,7 +668,8 @@ func TestNobodyWaitsForABrowserThatIsNotThere(t *testing.T) {
 		}
 		v := pool.New(cfg, slog.New(slog.DiscardHandler))
 		var launches atomic.Int32
-		v.Launch = func(context.Context, string, settings.Settings, options.Options) (*sibling.Browser, error) {
+		v.Launch = func(context.Context, string, settings.Settings, options.Options,
+			func() []slog.Attr) (*sibling.Browser, error) {
 			launches.Add(1)
 			return nil, exit.Errorf(exit.Unavailable, "no edge is installed")
 		}
@@ -695,7 +696,8 @@ func TestAMessageThatNobodyReadsHoldsUpNoOtherPool(t *testing.T) {
 	}
 	began, read := make(chan struct{}, 1), make(chan struct{})
 	v := pool.New(cfg, slog.New(slog.NewTextHandler(stuck{began, read}, nil)))
-	v.Launch = func(context.Context, string, settings.Settings, options.Options) (*sibling.Browser, error) {
+	v.Launch = func(context.Context, string, settings.Settings, options.Options,
+		func() []slog.Attr) (*sibling.Browser, error) {
 		return nil, errors.New("there is no browser") // which is logged
 	}
 	if _, err := v.Start(t.Context()); err != nil {

@@ -102,15 +102,15 @@ func (h *leaseIDs) all() []string {
 	return slices.Clone(h.ids)
 }
 
-// member returns the leases as a member of a message, lease or leases; with ok false there are none.
-func (h *leaseIDs) member() (a slog.Attr, ok bool) {
+// member returns the leases as a member of a message, lease or leases, or nil if there are none.
+func (h *leaseIDs) member() []slog.Attr {
 	switch ids := h.all(); len(ids) {
 	case 0:
-		return a, false
+		return nil
 	case 1:
-		return slog.String("lease", ids[0]), true
+		return []slog.Attr{slog.String("lease", ids[0])}
 	default:
-		return slog.Any("leases", ids), true
+		return []slog.Attr{slog.Any("leases", ids)}
 	}
 }
 
@@ -126,9 +126,9 @@ func (h heldHandler) Handle(ctx context.Context, r slog.Record) error {
 		named = named || a.Key == "lease"
 		return !named
 	})
-	if a, ok := h.held.member(); ok && !named {
+	if !named {
 		r = r.Clone()
-		r.AddAttrs(a)
+		r.AddAttrs(h.held.member()...)
 	}
 	return h.Handler.Handle(ctx, r)
 }

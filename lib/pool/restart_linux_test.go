@@ -34,8 +34,8 @@ type farm struct {
 const noDisplay = "cannot launch: chromium exited with code 1 before its endpoint answered: " +
 	"there is no display to open a window on; its last words: gpu\nmore"
 
-func (f *farm) launch(ctx context.Context, _ string, _ settings.Settings, _ options.Options) (*sibling.Browser,
-	error) {
+func (f *farm) launch(ctx context.Context, _ string, _ settings.Settings, _ options.Options,
+	_ func() []slog.Attr) (*sibling.Browser, error) {
 	if f.bad.Load() {
 		return nil, errors.New(noDisplay)
 	}

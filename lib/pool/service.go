@@ -39,9 +39,11 @@ import (
 // before Start.
 type Service struct {
 	Config *config.Config
-	// Launch launches the browser of an instance of the pool.
-	Launch func(ctx context.Context, pool string, set settings.Settings, o options.Options) (*sibling.Browser, error)
-	Log    *slog.Logger
+	// Launch launches the browser of an instance of the pool. about returns members for messages about that browser:
+	// its leases.
+	Launch func(ctx context.Context, pool string, set settings.Settings, o options.Options,
+		about func() []slog.Attr) (*sibling.Browser, error)
+	Log *slog.Logger
 	// LeaseLevel is the level of the messages about leases and requests for them.
 	LeaseLevel slog.Level
 	// State, if not nil, tells who stopped a browser.
@@ -324,7 +326,7 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 	s.watching = v.newWatching(set)
 	s.proxy = &proxy.Proxy{
 		Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
-			b, err := v.Launch(ctx, p.cfg.Name, set, o)
+			b, err := v.Launch(ctx, p.cfg.Name, set, o, s.held.member)
 			v.metrics.launches.WithLabelValues(p.cfg.Name).Inc()
 			if err != nil {
 				v.metrics.failures.WithLabelValues(p.cfg.Name).Inc()

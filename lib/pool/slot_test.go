@@ -58,7 +58,8 @@ func TestStoppedBrowserIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := pool.New(cfg, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	v.Launch = func(context.Context, string, settings.Settings, options.Options) (*sibling.Browser, error) {
+	v.Launch = func(context.Context, string, settings.Settings, options.Options,
+		func() []slog.Attr) (*sibling.Browser, error) {
 		launches.Add(1)
 		rec := record.New()
 		rec.MustSet("instance", map[string]any{"protocol": record.BiDi,

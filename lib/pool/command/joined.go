@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"btools/lib/cli"
@@ -35,7 +36,8 @@ func quieter(c *cli.Context) string {
 }
 
 // joined waits for a browser that joins, and holds it with "bproxy join".
-func joined(ctx context.Context, c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) (*sibling.Browser, error) {
+func joined(ctx context.Context, c *cli.Context, hubs *keep.Keeper, messages io.Writer,
+	now <-chan struct{}) (*sibling.Browser, error) {
 	h, release, err := hubs.Use(ctx)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no browser can join: %w", err)}
@@ -48,7 +50,7 @@ func joined(ctx context.Context, c *cli.Context, hubs *keep.Keeper, now <-chan s
 	argv := append([]string{path, "join", "--session", "--output=json", "--log-level=" + quieter(c),
 		"--log-format=" + c.String("log-format"), fmt.Sprintf("--port=%d", h.Port)}, owned.BindArgs()...)
 	b, err := sibling.Launch(ctx, sibling.Spec{Argv: argv, Timeout: forever, Grace: c.Duration("stop-timeout"),
-		Stderr: c.Messages, Now: now, Once: true})
+		Stderr: messages, Now: now, Once: true})
 	if err != nil {
 		release()
 		return nil, err

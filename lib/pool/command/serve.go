@@ -340,15 +340,18 @@ func socket(c *cli.Context, store *state.Store) (net.Listener, string, error) {
 }
 
 // launchFunc is the type of pool.Service's Launch.
-type launchFunc = func(context.Context, string, settings.Settings, options.Options) (*sibling.Browser, error)
+type launchFunc = func(context.Context, string, settings.Settings, options.Options,
+	func() []slog.Attr) (*sibling.Browser, error)
 
 // launch returns a function that launches an instance's browser with blaunch, or
 // waits for one that joins.
 func launch(c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) launchFunc {
 	grace := c.Duration("stop-timeout")
-	return func(ctx context.Context, pool string, set settings.Settings, o options.Options) (*sibling.Browser, error) {
+	return func(ctx context.Context, pool string, set settings.Settings, o options.Options,
+		about func() []slog.Attr) (*sibling.Browser, error) {
+		messages := c.MessagesAbout(about)
 		if set.Extension {
-			return joined(ctx, c, hubs, now)
+			return joined(ctx, c, hubs, messages, now)
 		}
 		blaunch := sibling.Blaunch
 		if set.WSLWindows {
@@ -358,7 +361,7 @@ func launch(c *cli.Context, hubs *keep.Keeper, now <-chan struct{}) launchFunc {
 			}
 		}
 		args := append(o.Argv(), "--owner=bpool "+pool+"/"+set.ID)
-		spec, err := blaunch(cmp.Or(set.Timeout, settings.MaxTimeout), grace, c.Messages, c.String("log-level"),
+		spec, err := blaunch(cmp.Or(set.Timeout, settings.MaxTimeout), grace, messages, c.String("log-level"),
 			c.String("log-format"), args)
 		if err != nil {
 			return nil, err
