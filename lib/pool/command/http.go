@@ -32,10 +32,22 @@ const (
 	maxClients  = 8192
 )
 
-// serveHTTP serves HTTP until the context ends or the listener is closed: /healthz for
-// supervisors, /status as bpool status prints it, /metrics for Prometheus, and, for clients
-// with tokens, leases.
+// serveHTTP serves HTTP until the context ends or the listener is closed.
 func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) {
+	f.Routes = h.routes(f)
+	f.Limit.Max = maxMonitors
+	if f.Guard.Tokens != nil {
+		f.Limit.Max = maxClients
+	}
+	f.ReadTimeout, f.WriteTimeout = 10*time.Second, 30*time.Second
+	if err := f.Serve(ctx, nil, l); err != nil {
+		f.Log.Error("--http is no longer served: " + err.Error())
+	}
+}
+
+// routes returns the routes of a front: /healthz for supervisors, /status as bpool status prints it, /metrics for
+// Prometheus, /openapi.json, which describes all of them, and, for clients with tokens, leases.
+func (h *handler) routes(f *front.Front) []front.Route {
 	v := h.service
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "btools_build_info",
@@ -45,17 +57,18 @@ func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) 
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := promhttp.HandlerFor(registry,
 		promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(f.Log.Handler(), slog.LevelWarn)})
-	f.Routes = []front.Route{
+	open := func(r *http.Request) *guard.Guard { // clients need no token
+		if f.Guard.Tokens == nil || f.Guard.Check(r) == nil {
+			return &f.Guard
+		}
+		return &guard.Guard{NoPages: true, AnyHost: true}
+	}
+	routes := []front.Route{
 		{Path: "/metrics", Get: true, Answer: func(w *front.Response, r *http.Request) error {
 			metrics.ServeHTTP(w, r)
 			return nil
 		}},
-		{Path: "/healthz", Get: true, Guard: func(r *http.Request) *guard.Guard {
-			if f.Guard.Tokens == nil || f.Guard.Check(r) == nil {
-				return &f.Guard
-			}
-			return &guard.Guard{NoPages: true, AnyHost: true}
-		}, Answer: func(w *front.Response, r *http.Request) error {
+		{Path: "/healthz", Get: true, Guard: open, Answer: func(w *front.Response, r *http.Request) error {
 			answer, sick := "ok", v.Unhealthy()
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			if sick != "" {
@@ -68,6 +81,7 @@ func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) 
 			io.WriteString(w, answer+"\n")
 			return nil
 		}},
+		{Path: "/openapi.json", Get: true, Guard: open, Answer: web.Describe},
 		{Path: "/status", Get: true, Answer: func(w *front.Response, r *http.Request) error {
 			who := nobody
 			if _, t := guard.TokenOf(r); t != nil {
@@ -81,16 +95,11 @@ func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) 
 			return json.NewEncoder(w).Encode(st)
 		}},
 	}
-	f.Limit.Max = maxMonitors
-	if f.Guard.Tokens != nil {
-		f.Limit.Max = maxClients
-		f.Routes = append(f.Routes, (&web.Server{Pools: v, Lease: h.lease, Call: h.serve(),
-			Public: h.public}).Routes()...)
+	if f.Guard.Tokens == nil {
+		return routes
 	}
-	f.ReadTimeout, f.WriteTimeout = 10*time.Second, 30*time.Second
-	if err := f.Serve(ctx, nil, l); err != nil {
-		f.Log.Error("--http is no longer served: " + err.Error())
-	}
+	leases := &web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Public: h.public}
+	return append(routes, leases.Routes()...)
 }
 
 // checkPools returns an error for a token that names a pool that there is not.
