@@ -156,6 +156,33 @@ func getAs(t *testing.T, uid int, url string) (code int, body string) {
 	return resp.StatusCode, string(b)
 }
 
+// BTOOLS_POOL_SOCKET names the service for each command that uses one, and for serve; --socket wins.
+func TestPoolSocketVariable(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	there, none := w.Dir+"/there.sock", w.Dir+"/none.sock"
+	w.Env = append(w.Env, "BTOOLS_POOL_SOCKET="+there)
+	p := w.Pool("_A_INSTANCES=1", "_A_IS_DEFAULT=1", "LAUNCH=false")
+	if p.Socket != there {
+		t.Errorf("it listens on %s", p.Socket)
+	}
+	w.Env = append(w.Env, "BTOOLS_STATE="+w.Dir+"/elsewhere/state.json") // the variable alone leads to it
+	l := p.Lease()
+	cmdtest.WriteFile(t, w.Dir+"/shop.json", `{"origins":[{"origin":"https://a.test"}]}`)
+	for _, args := range []string{"status", "renew " + l.Lease.ID, "restart A", "scale A 1", "reload", "drain",
+		"drain --off", "state import shop.json", "state list", "release " + l.Lease.ID, "lease --timeout 5s",
+		"downloads " + l.Lease.ID, "state save --from " + l.Lease.ID + " x", "watch"} {
+		c := w.With("BTOOLS_POOL_SOCKET=" + none)
+		c.Run("bpool", strings.Fields(args)...).Exits(t, 69, "no bpool service listens on "+none)
+		if r := w.Run("bpool", append(strings.Fields(args), "--socket", none)...); r.Code != 69 ||
+			!strings.Contains(r.Err, none) {
+			t.Errorf("%s with another --socket: %+v", args, r)
+		}
+	}
+	p.Stop()
+	w.Clean()
+}
+
 // The system's units serve the members of a group, as a user who has no home.
 func TestSystemUnits(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,8 @@ func (p Pool) Dial(ctx context.Context) (*control.Client, error) {
 	missing := &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("no bpool service listens on %s", path),
 		Hint: "start one with bpool serve, or systemctl --user start bpool.socket"}
 	if path == systemSocket {
-		missing.Hint = "root starts the system's with systemctl start bpool.socket"
+		missing.Hint = "root starts the system's with systemctl start bpool.socket; its users are in the group " +
+			systemGroup
 	}
 	if path == "" {
 		f, err := store.Read()

@@ -105,7 +105,8 @@ func TestRunningPools(t *testing.T) {
 	}
 	systemSocket = dir + "/system.sock"
 	if hint, code := found(systemSocket); code != exit.Unavailable ||
-		!strings.Contains(hint, "systemctl start bpool.socket") {
+		!strings.Contains(hint, "systemctl start bpool.socket") || !strings.Contains(hint, "group "+systemGroup) ||
+		strings.Contains(hint, "--user") {
 		t.Errorf("the system's is not there: %d, %s", code, hint)
 	}
 	// Where systemd listens for a service that it has not started yet, that one

@@ -244,6 +244,9 @@ func target(c *cli.Context) (t shell.Target, err error) {
 	}
 	if c.Bool("pool") && !c.IsSet("socket") {
 		if path := client.PoolSocket("", c.Getenv); path != "" { // the service has an environment of its own
+			if path, err = c.Abs(path); err != nil {
+				return t, err
+			}
 			t.Options = append(t.Options, "--socket="+path)
 		}
 	}
