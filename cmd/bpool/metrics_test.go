@@ -3,11 +3,15 @@
 package main_test
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"btools/lib/cmdtest"
 )
@@ -79,5 +83,79 @@ func TestPoolMetrics(t *testing.T) {
 		}
 		w.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 		until(`bpool_restarts_total{pool="` + pool + `",reason="` + reason + `"} 1`)
+	}
+}
+
+// The alerts and the dashboard use metrics, and reasons and states of them, that bpool exports.
+func TestAlertsAndDashboard(t *testing.T) {
+	t.Parallel()
+	const dir = "../../scripts/prometheus/"
+	var alerts struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr string
+				Annotations struct{ Summary, Description string }
+			}
+		}
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	read := func(name string, decode func([]byte, any) error, v any) {
+		if b, err := os.ReadFile(dir + name); err != nil || decode(b, v) != nil {
+			t.Fatalf("%s: %v, %v", name, err, decode(b, v))
+		}
+	}
+	read("alerts.yml", yaml.Unmarshal, &alerts)
+	read("dashboard.json", json.Unmarshal, &dashboard)
+	exprs := map[string]string{}
+	for _, r := range alerts.Groups[0].Rules {
+		if exprs[r.Alert] = r.Expr; r.Annotations.Summary == "" || r.Annotations.Description == "" {
+			t.Errorf("%s does not say what to do", r.Alert)
+		}
+	}
+	if n := len(exprs); n == 0 || n > 8 || len(dashboard.Panels) != 8 {
+		t.Errorf("%d alerts and %d panels", n, len(dashboard.Panels))
+	}
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			exprs[p.Title] += target.Expr + "\n"
+		}
+	}
+
+	w := cmdtest.New(t)
+	if err := os.WriteFile(w.Dir+"/tokens", []byte("ci "+ciToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := w.WebPool([]string{"--token-file", w.Dir + "/tokens"}, "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "LAUNCH=false")
+	_, metrics := webClient{t, p.HTTP, ciToken}.do("/metrics", "")
+	names := regexp.MustCompile(`\b(?:bpool|btools|process)_\w+`)
+	values := regexp.MustCompile(`\b(\w+)=~?"([a-z|]+)"`)
+	for where, expr := range exprs {
+		if !names.MatchString(expr) && where != "BpoolDown" {
+			t.Errorf("%s has no metric: %s", where, expr)
+		}
+		for _, name := range names.FindAllString(expr, -1) {
+			if !strings.Contains(metrics, "\n"+name+"{") && !strings.Contains(metrics, "\n"+name+" ") {
+				t.Errorf("%s: bpool does not export %s", where, name)
+			}
+		}
+		for _, m := range values.FindAllStringSubmatch(expr, -1) {
+			for value := range strings.SplitSeq(m[2], "|") {
+				if m[1] != "job" && !strings.Contains(metrics, m[1]+`="`+value+`"`) {
+					t.Errorf("%s: there is no %s %s", where, m[1], value)
+				}
+			}
+		}
+	}
+	if promtool, err := exec.LookPath("promtool"); err == nil {
+		for what, file := range map[string]string{"check": "alerts.yml", "test": "alerts_test.yml"} {
+			if out, err := cmdtest.Combined(exec.Command(promtool, what, "rules", dir+file)); err != nil {
+				t.Errorf("promtool %s %s: %v\n%s", what, file, err, out)
+			}
+		}
 	}
 }
