@@ -90,7 +90,7 @@ func holders(leased []api.InstanceStatus, now time.Time) string {
 	})
 	var names []string
 	for _, i := range leased[:min(maxListed, len(leased))] {
-		name := cmp.Or(HolderOf(i), "an unnamed holder") + " for " +
+		name := cmp.Or(HolderOf(i), i.By, "an unnamed holder") + " for " +
 			now.Sub(i.LeaseStarted.Time).Round(time.Second).String()
 		if i.LeaseIdle != nil {
 			idle := (time.Duration(*i.LeaseIdle) * time.Millisecond).Round(time.Second)

@@ -256,6 +256,7 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 		return err
 	}
 	st, _ := p.status()
+	hideLeases(&st, r.By)
 	if busy := WhyNoLease(&st, r.Instance, time.Now()); strings.HasSuffix(e.Message, ".") {
 		e.Message += " (" + busy + ")"
 	} else if busy != "" {

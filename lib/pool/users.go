@@ -55,14 +55,23 @@ func (v *Service) StatusFor(who *control.Peer, name string) (*api.PoolsStatus, e
 	if err != nil || who.IsOperator() {
 		return st, err
 	}
-	for _, p := range st.Pools {
-		for k := range p.Instances {
-			if i := &p.Instances[k]; i.Leased && i.By != who.String() {
-				i.Lease, i.Holder, i.Endpoint, i.Proxy, i.Limits, i.Login = "", "", "", nil, nil, nil
-			}
-		}
+	for k := range st.Pools {
+		hideLeases(&st.Pools[k], who)
 	}
 	return st, nil
+}
+
+// hideLeases removes from a status what only the owner of a lease and an operator may see.
+func hideLeases(p *api.PoolStatus, who *control.Peer) {
+	if who.IsOperator() {
+		return
+	}
+	for k := range p.Instances {
+		if i := &p.Instances[k]; i.Leased && i.By != who.String() {
+			i.Lease, i.Holder, i.Endpoint = "", "", ""
+			i.Proxy, i.Limits, i.Login, i.Control = nil, nil, nil, nil
+		}
+	}
 }
 
 // EventsFor is Events as somebody may see them: those of leases of others are without their

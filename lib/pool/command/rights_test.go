@@ -133,13 +133,19 @@ func TestRights(t *testing.T) {
 	if err := bob.call("watch", of, nil); code(err) != control.LeaseNotFound {
 		t.Errorf("the end of another user's lease is told: %v", err)
 	}
+	lease(ann)
+	for who, holders := range map[*user]string{&ann: "node of 70001 for", &bob: "by 70001 for", &root: "node of 70001"} {
+		if err := who.call("hold", `{"timeout_ms":0}`, nil); code(err) != control.LeaseTimeout ||
+			!strings.Contains(err.Error(), holders) {
+			t.Errorf("who waits in vain for leases of 70001 is told %v, want %q", err, holders)
+		}
+	}
 	if got := release(ann, of); !slices.Equal(got, []string{anns}) {
 		t.Errorf("her release ends %v", got)
 	}
 	if err := bob.call("watch", of, nil); code(err) != control.LeaseNotFound {
 		t.Errorf("the end of another user's lease is told afterwards: %v", err)
 	}
-	lease(ann)
 	lease(bob)
 	if got := release(root, `{"all":true}`); len(got) != 2 {
 		t.Errorf("root's release --all ends %v", got)
