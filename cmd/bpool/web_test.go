@@ -157,6 +157,11 @@ func TestLeasesByHTTP(t *testing.T) {
 		whole.Instance.HTTPURL, "http", "ws", 1)) {
 		t.Errorf("/json/version of a whole browser: %s", b)
 	}
+	_, path, _ = strings.Cut(whole.Instance.HTTPURL, "/lease/")
+	if _, b := cmdtest.Get(t, "GET", whole.Instance.HTTPURL+"/json/list"); !strings.Contains(b,
+		`"devtoolsFrontendUrl": "/lease/`+path+`/devtools/inspector.html?ws=`) {
+		t.Errorf("/json/list of a whole browser: %s", b)
+	}
 	if got := cmdtest.AskOnce(t, whole.Instance.WSURL, "Browser.getVersion", "{}"); !strings.Contains(got, "Chrome") {
 		t.Errorf("a whole browser says %s", got)
 	}

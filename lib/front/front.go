@@ -41,6 +41,8 @@ type Front struct {
 	// ReadTimeout and WriteTimeout bound a whole request and its answer; 0: nothing does.
 	ReadTimeout, WriteTimeout time.Duration
 	Log                       *slog.Logger
+	// Followed, if not nil, is called each time the tokens' file has been looked at.
+	Followed func()
 }
 
 // Route is a row of the table of a front.
@@ -52,6 +54,8 @@ type Route struct {
 	Get bool
 	// Guard, if not nil, checks a request in place of the front's, and removes nothing from it.
 	Guard func(r *http.Request) *guard.Guard
+	// Secret says that the rest of the path is a secret, which is not logged.
+	Secret bool
 	// Answer answers a request. If it returns an error, it has answered nothing.
 	Answer func(w *Response, r *http.Request) error
 }
@@ -75,7 +79,12 @@ func (f *Front) Serve(ctx context.Context, end func(*http.Server), listeners ...
 	if known := f.Guard.Tokens; known != nil {
 		following, stop := context.WithCancel(ctx)
 		var follows sync.WaitGroup
-		follows.Go(func() { known.Follow(following, func() { f.Limit.closeOthers(known.Has) }) })
+		follows.Go(func() { known.Follow(following, func() {
+				f.Limit.closeOthers(known.Has)
+				if f.Followed != nil {
+					f.Followed()
+				}
+			}) })
 		defer follows.Wait()
 		defer stop()
 	}
@@ -115,7 +124,11 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer.taken != nil {
 		f.Limit.Drop(answer.taken)
 	}
-	f.Log.Debug("request", "client", r.RemoteAddr, "request", r.Method+" "+r.URL.Path, "refused", err,
+	path := r.URL.Path
+	if route := f.route(path); route != nil && route.Secret {
+		path = route.Path + "…"
+	}
+	f.Log.Debug("request", "client", r.RemoteAddr, "request", r.Method+" "+path, "refused", err,
 		"took_us", time.Since(answer.Arrived).Microseconds())
 }
 

@@ -73,12 +73,12 @@ func (g *Guard) Check(r *http.Request) *Refusal {
 	}
 	if g.Tokens != nil {
 		t := g.Tokens.Find(given(r))
+		if p := peerOf(r); p != nil {
+			p.token.Store(t) // nil, too: the connection of a proxy in front has requests of several clients
+		}
 		if t == nil {
 			return Refuse(http.StatusUnauthorized, Unauthorized,
 				"no valid token: send Authorization: Bearer TOKEN, or ?token=TOKEN")
-		}
-		if p := peerOf(r); p != nil {
-			p.token.Store(t)
 		}
 	} else if !g.AnyHost && !loopbackHost(r.Host) {
 		return Refuse(http.StatusForbidden, Forbidden,

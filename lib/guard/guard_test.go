@@ -292,3 +292,20 @@ func file(t *testing.T, token string) *tokens.File {
 	}
 	return f
 }
+
+// A request has its own token, and not that of an earlier one on its connection: a proxy in front has one connection
+// for several clients.
+func TestTokenOf(t *testing.T) {
+	t.Parallel()
+	g := &Guard{Tokens: file(t, "sesame")}
+	r := httptest.NewRequestWithContext(ConnContext(t.Context(), nil), "GET", "/?token=sesame", nil)
+	no := g.Check(r)
+	if _, token := TokenOf(r); no != nil || token == nil {
+		t.Errorf("the token is %v, %v", token, no)
+	}
+	r.URL.RawQuery = ""
+	no = g.Check(r)
+	if _, token := TokenOf(r); no == nil || token != nil {
+		t.Errorf("without one it is %v, %v", token, no)
+	}
+}

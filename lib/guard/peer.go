@@ -20,7 +20,7 @@ type peer struct {
 	socket  func() (sockets.Socket, error) // there is an error if it is not known whose it is
 	once    sync.Once
 	browser bool
-	token   atomic.Pointer[tokens.Token] // of its last request that had one
+	token   atomic.Pointer[tokens.Token] // of its last request; nil: it had none
 }
 
 type peerKey struct{}

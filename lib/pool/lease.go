@@ -250,8 +250,12 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 		e = control.Errorf(control.NoneHealthy,
 			"Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
 	case errors.Is(err, queue.ErrFull):
-		e = control.Errorf(control.QueueFull, "cannot lease %s: the queue is full (%d waiting)", p.describe(r.Instance),
-			p.cfg.QueueLimit)
+		who := ""
+		if t := r.By.Token; t != nil {
+			who = " for the token " + t.Name
+		}
+		e = control.Errorf(control.QueueFull, "cannot lease %s%s: the queue is full (%d waiting)",
+			p.describe(r.Instance), who, p.cfg.QueueLimit)
 	default:
 		return err
 	}

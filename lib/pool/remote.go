@@ -94,6 +94,21 @@ func (v *Service) Enter(id, secret string) (Remote, error) {
 	return at, err
 }
 
+// EndRemoved ends the leases of the tokens that are not there any more.
+func (v *Service) EndRemoved(there func(*tokens.Token) bool) {
+	v.mu.Lock()
+	var removed []*lease
+	for _, l := range v.leases {
+		if l.by.Token != nil && !there(l.by.Token) {
+			removed = append(removed, l)
+		}
+	}
+	v.mu.Unlock()
+	for _, l := range removed {
+		v.end(l.id, "released", "the token "+l.by.Token.Name+" was removed", false)
+	}
+}
+
 // LeasesOf returns the records of the leases that a token has, the oldest first.
 func (v *Service) LeasesOf(t *tokens.Token) []*record.Record {
 	v.mu.Lock()

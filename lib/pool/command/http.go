@@ -38,6 +38,7 @@ func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) 
 	f.Limit.Max = maxMonitors
 	if f.Guard.Tokens != nil {
 		f.Limit.Max = maxClients
+		f.Followed = func() { h.service.EndRemoved(f.Guard.Tokens.Has) }
 	}
 	f.ReadTimeout, f.WriteTimeout = 10*time.Second, 30*time.Second
 	if err := f.Serve(ctx, nil, l); err != nil {

@@ -105,6 +105,9 @@ func readdressBody(resp *http.Response, local, address string) error {
 	_, bare, _ := strings.Cut(at, "://")
 	scheme := at[:strings.Index(at, ":")] // front ends have it as the name of a parameter
 	b = bytes.ReplaceAll(b, []byte("ws="+local), []byte(scheme+"="+bare))
+	_, below, _ := strings.Cut(bare, "/")
+	const frontEnd = `"devtoolsFrontendUrl": "/` // Chrome's own, without a host
+	b = bytes.ReplaceAll(b, []byte(frontEnd), []byte(frontEnd+below+"/"))
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
 	resp.Header.Set("Content-Length", strconv.Itoa(len(b)))
 	return nil

@@ -23,6 +23,7 @@ type lines struct {
 // line is the requests of a token.
 type line struct {
 	leases  int // that it has, or that wait in the pool's queue
+	most    int // of them at once; 0: any number
 	waiting []chan struct{}
 }
 
@@ -38,6 +39,8 @@ func (l *lines) enter(ctx context.Context, t *tokens.Token, most time.Duration) 
 		x = &line{}
 		l.of[t.Name] = x
 	}
+	x.most = t.Max // the file may have changed
+	x.next()
 	leave = sync.OnceFunc(func() { l.leave(t, x) })
 	switch {
 	case t.Max == 0 || x.leases < t.Max && len(x.waiting) == 0:
@@ -83,12 +86,17 @@ func (l *lines) leave(t *tokens.Token, x *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	x.leases--
-	for len(x.waiting) > 0 && (t.Max == 0 || x.leases < t.Max) {
+	x.next()
+	if x.leases == 0 && len(x.waiting) == 0 && l.of[t.Name] == x {
+		delete(l.of, t.Name)
+	}
+}
+
+// next gives the places that are free to the requests that have waited longest.
+func (x *line) next() {
+	for len(x.waiting) > 0 && (x.most == 0 || x.leases < x.most) {
 		x.leases++
 		close(x.waiting[0])
 		x.waiting = x.waiting[1:]
-	}
-	if x.leases == 0 && len(x.waiting) == 0 && l.of[t.Name] == x {
-		delete(l.of, t.Name)
 	}
 }

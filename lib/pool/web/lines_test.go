@@ -53,7 +53,20 @@ func TestLines(t *testing.T) {
 	default:
 	}
 	done()
-	(<-third)()
+	last := <-third
+	more, _ := l.enter(t.Context(), &tokens.Token{Name: "ci", Max: 1}, 0)
+	if more != nil {
+		t.Error("two have leases")
+	}
+	fourth, _ := begin(t.Context())
+	more, err = l.enter(t.Context(), &tokens.Token{Name: "ci", Max: 3}, 0) // the file has changed
+	if err != nil {
+		t.Errorf("with a higher bound: %v", err)
+	} else {
+		more()
+	}
+	(<-fourth)()
+	last()
 	if len(l.of) > 0 {
 		t.Errorf("lines are left: %v", l.of)
 	}

@@ -54,7 +54,7 @@ func (s *Server) Routes() []front.Route {
 		{Path: "/release", Answer: s.post(s.release)},
 		{Path: "/leases", Get: true, Answer: s.leases},
 		{Path: "/connect", Get: true, Answer: s.connect},
-		{Path: pool.RemotePrefix, Guard: byPath, Answer: s.browser}, // the path has a secret
+		{Path: pool.RemotePrefix, Guard: byPath, Secret: true, Answer: s.browser},
 	}
 }
 
