@@ -13,7 +13,7 @@ import (
 )
 
 // Every program finds the same hub: the only one that is running, or the one
-// that is named.
+// that is named. Nobody listens on the ports below 5, which other tests could on ports for anybody.
 func TestFind(t *testing.T) {
 	t.Setenv("BTOOLS_STATE", t.TempDir()+"/state.json")
 	store := state.Open(os.Getenv)
@@ -46,16 +46,16 @@ func TestFind(t *testing.T) {
 		}
 	}
 	self := proc.Self()
-	list(3000, false, self)
+	list(1, false, self)
 	fails("", exit.Unavailable, "no bproxy hub is running")
-	list(3300, true, self)
-	for _, name := range []string{"", "3300", "http://127.0.0.1:3300", "http://localhost:3300/"} {
+	list(3, true, self)
+	for _, name := range []string{"", "3", "http://127.0.0.1:3", "http://localhost:3/"} {
 		finds(name)
 	}
-	list(3301, true, self)
-	fails("", exit.Usage, "several proxies are running; name one of these ports with --hub: 3300, 3301")
-	finds("3301")
-	for _, name := range []string{"3000", "3302", "http://127.0.0.2:3300"} {
+	list(4, true, self)
+	fails("", exit.Usage, "several proxies are running; name one of these ports with --hub: 3, 4")
+	finds("4")
+	for _, name := range []string{"1", "2", "http://127.0.0.2:3"} {
 		fails(name, exit.Unavailable, "no bproxy hub listens on port "+name)
 	}
 	for _, name := range []string{"x", "ws://127.0.0.1:3300", "99999", "-1"} {
