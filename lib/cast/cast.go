@@ -79,9 +79,10 @@ type recording struct {
 	failed  chan error // has room for the first one
 	over    chan struct{}
 
-	latest  []byte // the image that was written last
-	pending *Frame // the latest, which it is too early to write
-	unacked []int  // frames that Chrome has not been told of
+	latest  []byte    // the image that was written last
+	newest  time.Time // of the frames
+	pending *Frame    // the latest, which it is too early to write
+	unacked []int     // frames that Chrome has not been told of
 	written int
 	next    time.Time // when the next frame may be written
 }
@@ -188,6 +189,10 @@ func parse(params json.RawMessage) (frame, error) {
 	return frame{Frame{image, at}, p.SessionID}, nil
 }
 
+// outOfOrder is how much older than one before it a frame may be, as Chrome encodes
+// several at once: it is left out then. From there on the clock was set.
+const outOfOrder = 10 * time.Second
+
 // write writes frames until the context or the connection ends. Chrome sends
 // two and then waits until one is acknowledged, which happens at the pace of
 // the recording. Of frames that come faster the last one counts: it shows the
@@ -206,7 +211,9 @@ func (r *recording) write(ctx context.Context) error {
 				end = time.After(r.most)
 			}
 			isFirst = false
-			r.pending = &f.Frame
+			if older := r.newest.Sub(f.Time); older <= 0 || older > outOfOrder {
+				r.pending, r.newest = &f.Frame, f.Time
+			}
 			r.unacked = append(r.unacked, f.number)
 			timer.Reset(max(0, time.Until(r.next)))
 		case <-timer.C:

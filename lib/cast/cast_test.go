@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"image/jpeg"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,8 @@ import (
 	"btools/lib/virtual/chrometest"
 	"btools/lib/wait"
 	"btools/lib/websocket"
+
+	coder "github.com/coder/websocket"
 )
 
 // sink tells of its first frame, and of the first that shows a green page.
@@ -161,4 +165,49 @@ func TestRecordingEndsWithTheLatest(t *testing.T) {
 				document.querySelector("input").max
 		})()`}), "result", "value")
 	}
+}
+
+// times are those of the frames that are written.
+type times struct{ all []int64 }
+
+func (s *times) Write(f cast.Frame) error {
+	s.all = append(s.all, f.Time.UnixMilli())
+	return nil
+}
+
+// Chrome encodes frames side by side, and sends one after a newer one at times.
+func TestRecordingKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	const now = 1_790_000_000_000
+	chrome := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := coder.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		for id, sent := 1, []int{100, 500, 400, 600}; id <= 5; id++ {
+			_, b, err := conn.Read(r.Context())
+			if err != nil || jsonrpc.GetString(b, "method") == "Page.captureScreenshot" {
+				break
+			}
+			fmt.Fprintf(writer{conn}, `{"id":%s,"result":{}}`, jsonrpc.Get(b, "id"))
+			if id <= len(sent) {
+				fmt.Fprintf(writer{conn}, `{"method":"Page.screencastFrame","params":{"data":"","sessionId":1,
+					"metadata":{"timestamp":%f}}}`, float64(now+sent[id-1])/1000)
+			}
+		}
+		conn.Close(coder.StatusNormalClosure, "")
+	}))
+	t.Cleanup(chrome.Close)
+	var to times
+	n, err := cast.Record(t.Context(), "ws"+strings.TrimPrefix(chrome.URL, "http"), "", 1000, 0, &to)
+	if want := []int64{now + 100, now + 500, now + 600}; n != len(want) || !slices.Equal(to.all, want) {
+		t.Errorf("%d frames, of %v, want %v: %v", n, to.all, want, err)
+	}
+}
+
+// writer writes a message of a WebSocket.
+type writer struct{ *coder.Conn }
+
+func (w writer) Write(b []byte) (int, error) {
+	return len(b), w.Conn.Write(context.Background(), coder.MessageText, b)
 }

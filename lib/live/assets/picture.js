@@ -3,6 +3,7 @@
 const rungs = [[80, 1], [60, 2 / 3], [40, 1 / 2]]; // quality, scale
 const slow = 150; // ms from a frame to its picture, above which less is asked for
 const fast = 60; // below which more is
+const longest = 10; // s from one frame to the next that is older: from there on the clock was set
 const pace = 1000 / 30; // ms between two frames that are acknowledged, at least
 
 // imageOf decodes a frame.
@@ -23,6 +24,7 @@ export class Picture {
   #since = 0; // the rung was changed
   #still; // a timer, until the page counts as still
   #next; // a frame that waits
+  #newest = 0; // timestamp of a frame
   #owed = []; // frames of a tile that are not acknowledged yet
   #busy = false;
   #lastAck = 0;
@@ -33,6 +35,9 @@ export class Picture {
     Object.assign(this, { link, canvas, size, tile, animated, drawn });
     link.on('Page.screencastFrame', (frame, session) => {
       if (session !== this.#session) return;
+      const older = this.#newest - frame.metadata.timestamp; // Chrome encodes frames side by side
+      if (older > 0 && older < longest) return this.#ack(frame);
+      this.#newest = frame.metadata.timestamp;
       if (this.#next && tile) this.#owed.push(this.#next); // acknowledged with the newer one, which is drawn in its place
       else if (this.#next) this.#ack(this.#next);
       this.#next = frame;
