@@ -33,7 +33,7 @@ type grant struct {
 // lease leases an instance, for one call or, with keep, for several.
 func (s *pool) lease(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
 	params := api.HoldRequest{Of: api.Of{Pool: pool, Instance: instance}, Bound: true, Keep: who,
-		Holder: fmt.Sprintf("bmcp (%d)", os.Getpid()), Settings: settings.WithState(s.state)}
+		Holder: fmt.Sprintf("%s (bmcp %d)", api.Called(who), os.Getpid()), Settings: settings.WithState(s.state)}
 	rec := &record.Record{}
 	c, err := s.call(ctx, string(api.Hold), params, rec)
 	if err != nil {
