@@ -138,6 +138,7 @@ func (s *Session) connect(ctx context.Context, target string, p *Person) (*Clien
 		discover: map[string]filter{}, downloads: map[string]bool{},
 		focusing: map[string]bool{}, metrics: map[string]json.RawMessage{},
 	}
+	k.turns.of = k
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if target == "" {
 		k.root = newRoot("")

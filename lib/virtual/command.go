@@ -32,7 +32,7 @@ func (k *Client) command(message []byte) error {
 		}
 		k.turns.Lock()
 		defer k.turns.Unlock()
-		if k.waits(c, message) {
+		if k.turns.waitsLocked(c, message) {
 			return nil
 		}
 	}
@@ -91,7 +91,7 @@ func (k *Client) act(c policy.Command, message []byte) error {
 		return nil
 	}
 	k.noteMetrics(c)
-	k.notePressed(c)
+	k.pressed.note(c)
 	switch {
 	case rule.Has(policy.Crashes):
 		k.noteCrash(c.Session)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"btools/lib/control/api"
+	"btools/lib/record"
 	"btools/lib/virtual/policy"
 	"btools/lib/virtual/takeover"
 	"btools/lib/wait"
@@ -18,9 +20,10 @@ import (
 // A person who takes control of a session holds the commands of its clients that act, and no connection, context or
 // CDP session: what the agent has stays. A command waits for the end of control, and fails after some seconds.
 
-// personLock is what holds the commands of a session's clients.
+// personLock is who has control of a session, which holds the commands of its clients.
 type personLock struct {
-	closed atomic.Bool // a person has control
+	closed atomic.Bool  // a person has control
+	over   func(string) // is called when a person has no control any more, with who that was
 
 	mu      sync.Mutex
 	hold    takeover.Hold
@@ -29,10 +32,188 @@ type personLock struct {
 	tell    func(event, who string)
 	changed wait.Broadcast // who has control
 	timer   *time.Timer    // of the end by itself; nil: nobody has control
+	stopped bool           // the session has ended
+}
+
+// take gives a person control, and reports whether it had it. settled is called next.
+func (l *personLock) take(holder, who string, scripts bool) (had bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	had = l.hold.Holder != ""
+	if err := l.hold.Take(holder, scripts, time.Now()); err != nil {
+		return had, err
+	}
+	l.by, l.settles = who, true
+	l.closed.Store(true)
+	l.watchLocked()
+	return had, nil
+}
+
+// settled has clients release nothing any more.
+func (l *personLock) settled() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settles = false
+}
+
+// give ends the control of a person, and reports whether it had it. The lock stays closed until open.
+func (l *personLock) give(holder string) bool {
+	l.mu.Lock()
+	had, who := l.hold.Give(holder), l.by
+	l.mu.Unlock()
+	if had {
+		l.over(who)
+	}
+	return had
+}
+
+// lose notes that the connection of a person has ended.
+func (l *personLock) lose(k *Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold.Lose(k.holder, time.Now())
+	l.watchLocked()
+}
+
+// open lets clients go on, if nobody has taken control since.
+func (l *personLock) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed.Store(l.hold.Holder != "")
+	l.watchLocked()
+	l.changed.Wake()
+}
+
+// watchLocked ends control when nobody has it any more.
+func (l *personLock) watchLocked() {
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	if end := l.hold.Ends(); !end.IsZero() && !l.stopped {
+		l.timer = time.AfterFunc(time.Until(end), l.end)
+	}
+}
+
+// end ends control that has ended by itself.
+func (l *personLock) end() {
+	l.mu.Lock()
+	over, who := l.hold.Over(time.Now()), l.by
+	if !over {
+		l.watchLocked() // there was an input meanwhile
+	}
+	l.mu.Unlock()
+	if over {
+		l.over(who)
+	}
+}
+
+// stop is for a session that has ended.
+func (l *personLock) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	l.watchLocked()
+}
+
+// holds reports whether a command that does so waits; releases: it releases what its client holds down.
+func (l *personLock) holds(does policy.While, releases func() bool) bool {
+	l.mu.Lock()
+	taken, scripts, settles := l.hold.Holder != "", l.hold.Scripts, l.settles
+	l.mu.Unlock()
+	return taken && (does == policy.Waits && !(settles && releases()) || does == policy.Script && !scripts)
+}
+
+// refusal returns the error of a command that may not act; nil: nobody has control.
+func (l *personLock) refusal() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold.Holder == "" {
+		return nil
+	}
+	return l.hold.Refusal()
+}
+
+// isOf reports whether a person has control, and notes an input.
+func (l *personLock) isOf(k *Client, isInput bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.holder == "" || l.hold.Holder != k.holder {
+		return false
+	}
+	if isInput {
+		l.hold.Use(time.Now())
+	}
+	return true
+}
+
+// name notes by which name a person has control.
+func (l *personLock) name(k *Client, holder string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.holder = holder
+}
+
+// status returns who has control; nil: nobody.
+func (l *personLock) status() *api.Control {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold.Holder == "" {
+		return nil
+	}
+	return &api.Control{By: l.by, Since: record.Time{Time: l.hold.Since}}
+}
+
+// holding returns what a person is told of who has control.
+func (l *personLock) holding(k *Client) holding {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.hold
+	if h.Holder == "" {
+		return holding{}
+	}
+	return holding{By: l.by, Since: &record.Time{Time: h.Since}, Until: &record.Time{Time: h.Ends()},
+		You: k.holder == h.Holder}
+}
+
+// await waits until nobody has control, and reports whether that is so.
+func (l *personLock) await(ctx context.Context) bool {
+	for {
+		l.mu.Lock()
+		free, changed := l.hold.Holder == "", l.changed.Next()
+		l.mu.Unlock()
+		if free {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// tells has a function called with "taken" and "given_back" and who the person is.
+func (l *personLock) tells(tell func(event, who string)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tell = tell
+}
+
+// told calls the function of tells.
+func (l *personLock) told(event, who string) {
+	l.mu.Lock()
+	tell := l.tell
+	l.mu.Unlock()
+	if tell != nil {
+		tell(event, who)
+	}
 }
 
 // turns is who sends the commands of a client: what reads them, or what goes on with those that have waited.
 type turns struct {
+	of *Client
+
 	sync.Mutex
 	queue takeover.Queue[waiting]
 	timer *time.Timer // of the first that waits
@@ -45,10 +226,10 @@ type waiting struct {
 	why     error // it is refused if it waits for too long
 }
 
-// waits reports whether a command waits, or has been refused because too many do. The client has its turn.
-func (k *Client) waits(c policy.Command, message []byte) bool {
-	g, q := &k.session.lock, &k.turns.queue
-	if !g.closed.Load() && q.IsEmpty() {
+// waitsLocked reports whether a command waits, or has been refused because too many do.
+func (t *turns) waitsLocked(c policy.Command, message []byte) bool {
+	k := t.of
+	if !k.session.lock.closed.Load() && t.queue.IsEmpty() {
 		return false
 	}
 	does := policy.During(c)
@@ -58,25 +239,63 @@ func (k *Client) waits(c policy.Command, message []byte) bool {
 			does = policy.Goes
 		}
 	}
-	g.mu.Lock()
-	h, settles := g.hold, g.settles
-	g.mu.Unlock()
-	holds := h.Holder != "" && (does == policy.Waits && !(settles && k.releases(c)) || does == policy.Script &&
-		!h.Scripts)
-	if !holds && (does == policy.Serves || !q.Blocks(c.Session)) {
+	holds := k.session.lock.holds(does, func() bool { return k.pressed.releases(c) })
+	if !holds && (does == policy.Serves || !t.queue.Blocks(c.Session)) {
 		return false
 	}
 	message = bytes.Clone(message) // the reader reads the next one into it
 	c, _ = policy.Parse(message)
-	if err := q.Add(c.Session, waiting{c, message, h.Refusal()}, time.Now()); err != nil {
+	if err := t.queue.Add(c.Session, waiting{c, message, k.session.lock.refusal()}, time.Now()); err != nil {
 		k.refuse(c, err)
 		return true
 	}
 	k.unanswered.add(c, false) // it is a use of the session
-	if k.turns.timer == nil {
-		k.turns.timer = time.AfterFunc(takeover.Patience, k.refuseLate)
+	if t.timer == nil {
+		t.timer = time.AfterFunc(takeover.Patience, t.refuseLate)
 	}
 	return true
+}
+
+// refuseLate refuses what has waited for too long.
+func (t *turns) refuseLate() {
+	t.Lock()
+	defer t.Unlock()
+	t.refuseLateLocked()
+	t.timer = nil
+	if due := t.queue.Due(); !due.IsZero() {
+		t.timer = time.AfterFunc(time.Until(due), t.refuseLate)
+	}
+}
+
+func (t *turns) refuseLateLocked() {
+	now := time.Now()
+	for {
+		late, ok := t.queue.Late(now)
+		if !ok {
+			return
+		}
+		t.of.refuse(late.command, late.why)
+	}
+}
+
+// goOn sends what has waited, in its order.
+func (t *turns) goOn() {
+	t.Lock()
+	defer t.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+	for t.refuseLateLocked(); t.of.ctx.Err() == nil; {
+		next, ok := t.queue.Next()
+		if !ok {
+			return
+		}
+		if err := t.of.act(next.command, next.message); err != nil {
+			t.of.disconnect(err)
+			return
+		}
+	}
 }
 
 // isPaused reports whether the target of a CDP session waits until its clients have set it up.
@@ -86,48 +305,6 @@ func (k *Client) isPaused(session string) bool {
 	defer b.mu.Unlock()
 	t := k.targetLocked(session)
 	return t != nil && t.isPaused()
-}
-
-// refuseLate refuses what has waited for too long.
-func (k *Client) refuseLate() {
-	k.turns.Lock()
-	defer k.turns.Unlock()
-	k.refuseLateLocked()
-	k.turns.timer = nil
-	if due := k.turns.queue.Due(); !due.IsZero() {
-		k.turns.timer = time.AfterFunc(time.Until(due), k.refuseLate)
-	}
-}
-
-func (k *Client) refuseLateLocked() {
-	now := time.Now()
-	for {
-		late, ok := k.turns.queue.Late(now)
-		if !ok {
-			return
-		}
-		k.refuse(late.command, late.why)
-	}
-}
-
-// goOn sends what has waited, in its order.
-func (k *Client) goOn() {
-	k.turns.Lock()
-	defer k.turns.Unlock()
-	if k.turns.timer != nil {
-		k.turns.timer.Stop()
-		k.turns.timer = nil
-	}
-	for k.refuseLateLocked(); k.ctx.Err() == nil; {
-		next, ok := k.turns.queue.Next()
-		if !ok {
-			return
-		}
-		if err := k.act(next.command, next.message); err != nil {
-			k.disconnect(err)
-			return
-		}
-	}
 }
 
 // Bounds of how long a person waits for control.
@@ -144,60 +321,52 @@ var errUnderWay = errors.New("a command of a client is still being prepared, suc
 	"sets up: try again")
 
 // TellControl has a function called with "taken" and "given_back" and who the person is.
-func (s *Session) TellControl(tell func(event, who string)) {
-	s.lock.mu.Lock()
-	defer s.lock.mu.Unlock()
-	s.lock.tell = tell
-}
-
-// told calls the function of TellControl.
-func (s *Session) told(event string) {
-	s.lock.mu.Lock()
-	tell, who := s.lock.tell, s.lock.by
-	s.lock.mu.Unlock()
-	if tell != nil {
-		tell(event, who)
-	}
-}
+func (s *Session) TellControl(tell func(event, who string)) { s.lock.tells(tell) }
 
 // Take gives a person control of the session. When it returns, no command of a client acts any more but scripts that
 // run already, and nothing is held down.
 func (s *Session) Take(holder, who string, scripts bool) error {
-	g := &s.lock
-	g.mu.Lock()
-	had := g.hold.Holder != ""
-	err := g.hold.Take(holder, scripts, time.Now())
-	if err == nil {
-		g.by, g.settles = who, true
-		g.closed.Store(true)
-		s.watchLocked()
-	}
-	g.mu.Unlock()
+	had, err := s.lock.take(holder, who, scripts)
 	if err != nil {
 		return err
 	}
 	if !had {
-		s.told("taken")
+		s.lock.told("taken", who)
 	}
 	rest := make(chan struct{})
 	go func() {
+		defer close(rest)
 		s.eachClient((*Client).settle)
-		g.mu.Lock()
-		g.settles = false
-		g.mu.Unlock()
+		s.lock.settled()
 		s.eachClient(func(k *Client) {
 			k.turns.Lock()
 			defer k.turns.Unlock()
 			k.letGo()
 		})
-		close(rest)
 	}()
 	select {
 	case <-rest:
 		return nil
 	case <-time.After(takeWait):
-		s.Give(holder)
+		s.lock.give(holder)
 		return errUnderWay
+	}
+}
+
+// Give ends the control of a person, and reports whether it had it.
+func (s *Session) Give(holder string) bool { return s.lock.give(holder) }
+
+// free lets the clients go on, when the person holds nothing down any more.
+func (s *Session) free(who string) {
+	for _, k := range s.everyClient(true) {
+		k.letGo()
+	}
+	s.Touch() // it was used until now
+	s.lock.open()
+	s.tellControl()
+	s.lock.told("given_back", who)
+	for _, k := range s.everyClient(false) {
+		go k.turns.goOn()
 	}
 }
 
@@ -208,85 +377,6 @@ func (s *Session) eachClient(do func(*Client)) {
 		all.Go(func() { do(k) })
 	}
 	all.Wait()
-}
-
-// settle waits until what the client is sending has been passed on, pages have its inputs, and it holds nothing down.
-func (k *Client) settle() {
-	k.turns.Lock()
-	k.turns.Unlock()
-	ctx, cancel := context.WithTimeout(k.ctx, settleTime)
-	defer cancel()
-	u := &k.unanswered
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	awaitLocked(ctx, &u.mu, &u.answered, func() bool { return u.inputs == 0 && !k.holdsDown() })
-}
-
-// Give ends the control of a person, and reports whether it had it.
-func (s *Session) Give(holder string) bool {
-	g := &s.lock
-	g.mu.Lock()
-	had := g.hold.Give(holder)
-	g.mu.Unlock()
-	if had {
-		s.free()
-	}
-	return had
-}
-
-// lose notes that the connection of a person has ended.
-func (s *Session) lose(k *Client) {
-	g := &s.lock
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.hold.Lose(k.holder, time.Now())
-	s.watchLocked()
-}
-
-// watchLocked ends control when nobody has it any more.
-func (s *Session) watchLocked() {
-	g := &s.lock
-	if g.timer != nil {
-		g.timer.Stop()
-		g.timer = nil
-	}
-	if end := g.hold.Ends(); !end.IsZero() {
-		g.timer = time.AfterFunc(time.Until(end), func() {
-			g.mu.Lock()
-			over := g.hold.Over(time.Now())
-			if !over {
-				s.watchLocked() // there was an input meanwhile
-			}
-			g.mu.Unlock()
-			if over {
-				s.free()
-			}
-		})
-	}
-}
-
-// free lets the clients go on, when the person holds nothing down any more.
-func (s *Session) free() {
-	for _, k := range s.everyClient(true) {
-		k.letGo()
-	}
-	s.Touch() // it was used until now
-	g := &s.lock
-	g.mu.Lock()
-	g.closed.Store(g.hold.Holder != "")
-	s.watchLocked()
-	g.changed.Wake()
-	g.mu.Unlock()
-	s.tellControl()
-	s.told("given_back")
-	s.goOn()
-}
-
-// goOn has each client send what has waited.
-func (s *Session) goOn() {
-	for _, k := range s.everyClient(false) {
-		go k.goOn()
-	}
 }
 
 // everyClient returns the clients, or the persons who look at the session.
@@ -301,53 +391,60 @@ func (s *Session) everyClient(persons bool) (all []*Client) {
 	return all
 }
 
-// pressed is what a client holds down.
-type pressed struct {
-	sync.Mutex
-	takeover.Pressed
+// settle waits until what the client is sending has been passed on, pages have its inputs, and it holds nothing down.
+func (k *Client) settle() {
+	k.turns.Lock()
+	k.turns.Unlock()
+	ctx, cancel := context.WithTimeout(k.ctx, settleTime)
+	defer cancel()
+	u := &k.unanswered
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	awaitLocked(ctx, &u.mu, &u.answered, func() bool { return u.inputs == 0 && !k.pressed.any() })
 }
 
 // letGo releases the buttons, keys and fingers that the client holds down.
 func (k *Client) letGo() {
-	k.pressed.Lock()
-	defer k.pressed.Unlock()
-	for _, up := range k.pressed.Release() {
+	for _, up := range k.pressed.release() {
 		k.calls.Begin(up.Session, up.Method, up.Params, func(json.RawMessage, error) {})
 	}
 }
 
-// holdsDown reports whether the client holds anything down.
-func (k *Client) holdsDown() bool {
-	k.pressed.Lock()
-	defer k.pressed.Unlock()
-	return k.pressed.Any()
+// pressed is what a client holds down.
+type pressed struct {
+	mu  sync.Mutex
+	now takeover.Pressed
 }
 
-// releases reports whether a command releases what the client holds down.
-func (k *Client) releases(c policy.Command) bool {
-	k.pressed.Lock()
-	defer k.pressed.Unlock()
-	return k.pressed.Releases(c.Session, c.Method, c.Params)
+// release returns what releases all, and forgets it.
+func (p *pressed) release() []takeover.Command {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now.Release()
+}
+
+// any reports whether anything is held down.
+func (p *pressed) any() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now.Any()
+}
+
+// releases reports whether a command releases something.
+func (p *pressed) releases(c policy.Command) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now.Releases(c.Session, c.Method, c.Params)
 }
 
 // inputs is how the methods of inputs begin.
 const inputs = "Input."
 
-// notePressed notes what an input holds down.
-func (k *Client) notePressed(c policy.Command) {
+// note notes what an input holds down.
+func (p *pressed) note(c policy.Command) {
 	if strings.HasPrefix(c.Method, inputs) {
-		k.pressed.Lock()
-		defer k.pressed.Unlock()
-		k.pressed.Note(c.Session, c.Method, c.Params)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.now.Note(c.Session, c.Method, c.Params)
 	}
-}
-
-// mayAct returns the refusal of a request for /json that acts; nil: nobody has control.
-func (s *Session) mayAct() error {
-	s.lock.mu.Lock()
-	defer s.lock.mu.Unlock()
-	if s.lock.hold.Holder == "" {
-		return nil
-	}
-	return s.lock.hold.Refusal()
 }

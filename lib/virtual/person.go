@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"time"
 
 	"btools/lib/cdp/wire"
 	"btools/lib/control"
@@ -41,7 +40,7 @@ func (s *Session) Attach(ctx context.Context, conn *websocket.Conn, p Person) er
 	}
 	s.seen.Add(1)
 	defer s.seen.Add(-1)
-	defer s.lose(k)
+	defer s.lock.lose(k)
 	return k.Serve(conn)
 }
 
@@ -68,24 +67,10 @@ func (s *Session) personsLocked() (n int) {
 // mayView returns the refusal of a command that a person may not send without control.
 func (k *Client) mayView(c policy.Command) *policy.Error {
 	switch {
-	case policy.Views(c.Method), k.controls(policy.During(c) == policy.Waits):
+	case policy.Views(c.Method), k.session.lock.isOf(k, policy.During(c) == policy.Waits):
 		return nil
 	}
 	return jsonrpc.Errorf(policy.ServerError, "%s needs control of the session: Btools.take", c.Method)
-}
-
-// controls reports whether the person has control, and notes an input.
-func (k *Client) controls(isInput bool) bool {
-	l := &k.session.lock
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k.holder == "" || l.hold.Holder != k.holder {
-		return false
-	}
-	if isInput {
-		l.hold.Use(time.Now())
-	}
-	return true
 }
 
 // holding is what persons are told of who has control.
@@ -124,10 +109,7 @@ func (k *Client) take(c policy.Command) {
 		k.refuse(c, err)
 		return
 	}
-	l := &k.session.lock
-	l.mu.Lock()
-	k.holder = p.Holder
-	l.mu.Unlock()
+	k.session.lock.name(k, p.Holder)
 	k.session.wake(k.ctx)
 	k.reply(c, emptyObject)
 	k.session.tellControl()
@@ -135,7 +117,7 @@ func (k *Client) take(c policy.Command) {
 
 // give answers Btools.give.
 func (k *Client) give(c policy.Command) {
-	if !k.controls(false) {
+	if !k.session.lock.isOf(k, false) {
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "you do not have control of this session"))
 		return
 	}
@@ -146,20 +128,8 @@ func (k *Client) give(c policy.Command) {
 // waitUntilFree answers Btools.waitUntilFree when no person has control.
 func (k *Client) waitUntilFree(c policy.Command) {
 	k.session.work.Go(func() {
-		for {
-			l := &k.session.lock
-			l.mu.Lock()
-			free, changed := l.hold.Holder == "", l.changed.Next()
-			l.mu.Unlock()
-			if free {
-				k.reply(c, emptyObject)
-				return
-			}
-			select {
-			case <-changed:
-			case <-k.ctx.Done():
-				return
-			}
+		if k.session.lock.await(k.ctx) {
+			k.reply(c, emptyObject)
 		}
 	})
 }
@@ -168,17 +138,9 @@ func (k *Client) waitUntilFree(c policy.Command) {
 func (s *Session) tellControl() {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
-	l := &s.lock
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h, now := l.hold, holding{}
-	if h.Holder != "" {
-		now = holding{By: l.by, Since: &record.Time{Time: h.Since}, Until: &record.Time{Time: h.Ends()}}
-	}
 	for k := range s.clients {
 		if k.person != nil {
-			now.You = h.Holder != "" && k.holder == h.Holder
-			k.toClient.Put(wire.Event("", "Btools.control", now))
+			k.toClient.Put(wire.Event("", "Btools.control", s.lock.holding(k)))
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		running: runningSave{origins: map[string]*logins.Origin{}, changed: map[string]bool{},
 			gaps: map[string][]string{}},
 	}
-	s.emulates.parts = map[string]string{}
+	s.emulates.parts, s.lock.over = map[string]string{}, s.free
 	s.used.Store(s.started.UnixNano())
 	l, err := b.dial(ctx, s.event)
 	if err != nil {
@@ -175,6 +175,7 @@ func (b *Browser) addSession(s *Session) error {
 // run disconnects all clients when the session ends.
 func (s *Session) run() {
 	defer close(s.finished)
+	defer s.lock.stop()
 	select {
 	case <-s.ended:
 	case <-s.link.done:
@@ -329,7 +330,7 @@ func (s *Session) adopt(ctx context.Context) error {
 // NewPage opens a page in the base context and returns its target ID, once the
 // session knows the target.
 func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
-	if err := s.mayAct(); err != nil {
+	if err := s.lock.refusal(); err != nil {
 		return "", err
 	}
 	s.fillFor(url)
@@ -353,7 +354,7 @@ func (s *Session) OnTarget(ctx context.Context, method, target string) error {
 	if !s.Has(ctx, target) {
 		return errNoTarget
 	}
-	if err := s.mayAct(); err != nil {
+	if err := s.lock.refusal(); err != nil {
 		return err
 	}
 	_, err := s.link.Call(ctx, "", method, map[string]string{"targetId": target})
@@ -435,11 +436,7 @@ func (s *Session) Stats() api.Stats {
 	if s.state != nil {
 		st.State = new(*s.state)
 	}
-	s.lock.mu.Lock()
-	defer s.lock.mu.Unlock()
-	if h := s.lock.hold; h.Holder != "" {
-		st.Control = &api.Control{By: s.lock.by, Since: record.Time{Time: h.Since}}
-	}
+	st.Control = s.lock.status()
 	for k := range s.clients {
 		in, out := k.bytes()
 		st.BytesIn += in
