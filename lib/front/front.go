@@ -79,12 +79,14 @@ func (f *Front) Serve(ctx context.Context, end func(*http.Server), listeners ...
 	if known := f.Guard.Tokens; known != nil {
 		following, stop := context.WithCancel(ctx)
 		var follows sync.WaitGroup
-		follows.Go(func() { known.Follow(following, func() {
+		follows.Go(func() {
+			known.Follow(following, func() {
 				f.Limit.closeOthers(known.Has)
 				if f.Followed != nil {
 					f.Followed()
 				}
-			}) })
+			})
+		})
 		defer follows.Wait()
 		defer stop()
 	}

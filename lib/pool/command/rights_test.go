@@ -77,7 +77,7 @@ func TestRights(t *testing.T) {
 	}
 	anns := lease(ann)
 	of := `{"lease":"` + anns + `","name":"x"}`
-	for _, method := range []string{"watch", "renew", "rest", "release", "downloads", "state_save"} {
+	for _, method := range []string{"watch", "renew", "rest", "release", "downloads", "state_save", "attach"} {
 		err := bob.call(method, of, nil)
 		unknown := bob.call("renew", `{"lease":"lease_1_x"}`, nil)
 		if code(err) != control.LeaseNotFound ||
