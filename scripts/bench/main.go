@@ -35,6 +35,8 @@ var cases = []Case{
 	{"bproxy", "500 connections, 100 busy", many},
 	{"bpool", "queue alone", queueAlone},
 	{"bpool", "lease + release over the socket", leases},
+	{"bpool http", "POST /lease + /release with keep-alive", leasesByHTTP},
+	{"bpool http", "/connect to the first answer", connects},
 	{"bpool", "bpool lease -- true", commands},
 	{"bpool", "8 browsers killed at once", eight},
 	{"bpool shared", "shared Chrome: lease with a spare", spares},

@@ -30,7 +30,8 @@ func TestHealthz(t *testing.T) {
 	check := func(query string, status int, want string) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		f.ServeHTTP(w, httptest.NewRequestWithContext(guard.ConnContext(t.Context(), nil), "GET", "/healthz"+query, nil))
+		ctx := guard.ConnContext(t.Context(), nil)
+		f.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/healthz"+query, nil))
 		if w.Code != status || !strings.HasPrefix(w.Body.String(), want) {
 			t.Errorf("/healthz%s: %d %s, want %d %s", query, w.Code, w.Body, status, want)
 		}

@@ -20,7 +20,8 @@ import (
 func TestOpenAPIRoutes(t *testing.T) {
 	t.Parallel()
 	v, _ := startService(t, "_A_INSTANCES=1", "_A_IS_DEFAULT=1")
-	routes := (&handler{service: v}).routes(&front.Front{Guard: guard.Guard{Tokens: &tokens.File{}}, Log: slog.New(slog.DiscardHandler)})
+	f := &front.Front{Guard: guard.Guard{Tokens: &tokens.File{}}, Log: slog.New(slog.DiscardHandler)}
+	routes := (&handler{service: v}).routes(f)
 	w := httptest.NewRecorder()
 	web.Describe(&front.Response{ResponseWriter: w}, nil)
 	var doc struct {

@@ -134,7 +134,8 @@ func TestRights(t *testing.T) {
 		t.Errorf("the end of another user's lease is told: %v", err)
 	}
 	lease(ann)
-	for who, holders := range map[*user]string{&ann: "node of 70001 for", &bob: "by 70001 for", &root: "node of 70001"} {
+	for who, holders := range map[*user]string{&ann: "node of 70001 for", &bob: "by 70001 for",
+		&root: "node of 70001 for"} {
 		if err := who.call("hold", `{"timeout_ms":0}`, nil); code(err) != control.LeaseTimeout ||
 			!strings.Contains(err.Error(), holders) {
 			t.Errorf("who waits in vain for leases of 70001 is told %v, want %q", err, holders)
