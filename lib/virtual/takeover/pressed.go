@@ -1,6 +1,7 @@
 package takeover
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 )
@@ -70,7 +71,8 @@ func read(session, method string, params json.RawMessage) (d down, isDown, ok bo
 		d.up.Params = map[string]any{"type": "mouseReleased", "button": in.Button, "x": outside, "y": outside}
 		return d, isDown, isDown || in.Type == "mouseReleased"
 	case "Input.dispatchKeyEvent":
-		d.what, isDown = "key "+in.Code+" "+in.Key, in.Type != "keyUp"
+		// Shift may have changed what the key types since it was pressed.
+		d.what, isDown = "key "+cmp.Or(in.Code, in.Key), in.Type != "keyUp"
 		d.up.Params = map[string]any{"type": "keyUp", "code": in.Code, "key": in.Key,
 			"windowsVirtualKeyCode": in.WindowsVirtualKeyCode}
 		return d, isDown, in.Type != "char"

@@ -104,6 +104,8 @@ func TestPressed(t *testing.T) {
 		{"a", "Input.dispatchMouseEvent", `{"type":"mouseReleased","button":"right","x":1,"y":1}`},
 		{"a", "Input.dispatchKeyEvent", `{"type":"rawKeyDown","key":"A","code":"KeyA"}`},
 		{"a", "Input.dispatchKeyEvent", `{"type":"char","text":"A"}`},
+		{"a", "Input.dispatchKeyEvent", `{"type":"keyDown","key":"B","code":"KeyB"}`},
+		{"a", "Input.dispatchKeyEvent", `{"type":"keyUp","key":"b","code":"KeyB"}`},
 		{"b", "Input.dispatchKeyEvent", `{"type":"keyUp","key":"A","code":"KeyA"}`},
 		{"b", "Input.dispatchTouchEvent", `{"type":"touchStart","touchPoints":[{"x":1,"y":1}]}`},
 		{"b", "Input.insertText", `{"text":"A"}`},
