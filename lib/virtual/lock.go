@@ -27,8 +27,9 @@ type personLock struct {
 
 	mu      sync.Mutex
 	hold    takeover.Hold
-	settles bool   // clients may release what they hold down
-	by      string // who that is
+	people  map[string]int // connections by the name of their person
+	settles bool           // clients may release what they hold down
+	by      string         // who that is
 	tell    func(event, who string)
 	changed wait.Broadcast // who has control
 	timer   *time.Timer    // of the end by itself; nil: nobody has control
@@ -67,10 +68,13 @@ func (l *personLock) give(holder string) bool {
 	return had
 }
 
-// lose notes that the connection of a person has ended.
+// lose notes that the connection of a person has ended. A newer one of the same person goes on.
 func (l *personLock) lose(k *Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.forgetLocked(k) > 0 {
+		return
+	}
 	l.hold.Lose(k.holder, time.Now())
 	l.watchLocked()
 }
@@ -151,7 +155,26 @@ func (l *personLock) isOf(k *Client, isInput bool) bool {
 func (l *personLock) name(k *Client, holder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.forgetLocked(k)
 	k.holder = holder
+	if l.people == nil {
+		l.people = map[string]int{}
+	}
+	l.people[holder]++
+	if l.hold.Holder == holder { // the end of an older connection may have been noted since it was taken
+		l.hold.Take(holder, l.hold.Scripts, time.Now())
+		l.watchLocked()
+	}
+}
+
+// forgetLocked forgets a connection, and returns how many others its person has.
+func (l *personLock) forgetLocked(k *Client) int {
+	if l.people[k.holder] > 1 {
+		l.people[k.holder]--
+	} else {
+		delete(l.people, k.holder)
+	}
+	return l.people[k.holder]
 }
 
 // status returns who has control; nil: nobody.

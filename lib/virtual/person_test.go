@@ -118,6 +118,29 @@ func TestTakeOverReleases(t *testing.T) {
 	check("the person that is gone")
 }
 
+// A person whose page is loaded again keeps control, also if the end of the old connection is noticed later.
+func TestTakeOverAgain(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	old := person(t, s, "anna")
+	old.take("anna-anna-anna-anna")
+	anna := person(t, s, "anna")
+	anna.take("anna-anna-anna-anna")
+	old.conn.Close(websocket.Normal, "")
+	for end := time.Now().Add(patience); s.seen.Load() > 1; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the old connection goes on")
+		}
+	}
+	s.lock.mu.Lock()
+	ends := s.lock.hold.Ends()
+	s.lock.mu.Unlock()
+	if left := time.Until(ends); left < takeover.Quiet-patience {
+		t.Errorf("control ends in %v", left)
+	}
+	anna.must("", "Btools.give", nil)
+}
+
 // While a person has control no command of a client acts; afterwards those that wait do, in their order.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
