@@ -26,21 +26,47 @@ type tab struct {
 	session string
 }
 
-// openTab opens a tab of a browser, or of a session.
-func openTab(t *testing.T, conn *cdp.Conn, url string, width int) *tab {
+// dial connects to a browser, or to a session.
+func dial(t *testing.T, url string) *tab {
 	t.Helper()
-	p := &tab{t: t, conn: conn}
+	conn, err := cdp.Dial(t.Context(), url, func(cdp.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return &tab{t: t, conn: conn}
+}
+
+// openTab opens an address in a new tab of a browser, whose window is width wide.
+func openTab(t *testing.T, browser, url string, width int) *tab {
+	t.Helper()
+	p := dial(t, browser)
 	var made struct{ TargetID string }
 	p.call("Target.createTarget", map[string]any{"url": "about:blank"}, &made)
 	p.attach(made.TargetID)
-	if width > 0 {
-		p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800,
-			"deviceScaleFactor": 1,
-			"mobile":            false}, nil)
-	}
+	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1,
+		"mobile": false}, nil)
 	p.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `window.violations = [];
 		document.addEventListener("securitypolicyviolation", (e) => violations.push(e.violatedDirective + " " +
-			e.blockedURI))`}, nil)
+			e.blockedURI));
+		window.sockets = []; // with the CDP session of the last command
+		const send = WebSocket.prototype.send;
+		WebSocket.prototype.send = function (m) {
+			if (!sockets.includes(this)) sockets.push(this);
+			this.at = JSON.parse(m).sessionId ?? this.at;
+			return send.call(this, m);
+		}`}, nil)
+	p.call("Page.navigate", map[string]any{"url": url}, nil)
+	return p
+}
+
+// openSession opens an address in the first tab of a new session, as an agent.
+func openSession(t *testing.T, proxy *cmdtest.Proxy, session, url string) *tab {
+	t.Helper()
+	p := dial(t, "ws"+strings.TrimPrefix(proxy.URL, "http")+"/session/"+session+"/devtools/browser/x")
+	var all struct{ TargetInfos []struct{ TargetID string } }
+	p.call("Target.getTargets", nil, &all)
+	p.attach(all.TargetInfos[0].TargetID)
 	p.call("Page.navigate", map[string]any{"url": url}, nil)
 	return p
 }
@@ -134,6 +160,27 @@ type person struct {
 	agent *tab // of the session
 }
 
+// openPerson opens a session on the page of bproxy view in a browser.
+func openPerson(t *testing.T, w *cmdtest.World, browser, session string, agent *tab) person {
+	t.Helper()
+	address := strings.TrimSpace(w.Run("bproxy", "view", "--no-open", "--control", session).Out)
+	x := person{openTab(t, browser, address, 1280), agent}
+	x.until("there is a picture", `document.querySelector(".surface canvas")?.width > 100`)
+	return x
+}
+
+// hasControl is whether a person has control, and sees the page.
+const hasControl = `document.querySelector(".state")?.textContent.startsWith("you") &&
+	document.querySelector(".surface canvas")?.width > 100`
+
+// take takes control. The agent's scripts go on, by which the test looks.
+func (p person) take() {
+	p.t.Helper()
+	p.eval(`document.querySelector(".box input").click()`)
+	p.press("Take over")
+	p.until("the person has control", hasControl)
+}
+
 // at returns where a point of the agent's page is on the person's screen.
 func (p person) at(x, y float64) (float64, float64) {
 	p.t.Helper()
@@ -147,15 +194,21 @@ func (p person) at(x, y float64) (float64, float64) {
 	return box.X + x*box.W/size[0], box.Y + y*box.H/size[1]
 }
 
-// clickOn clicks on an element of the agent's page.
-func (p person) clickOn(selector, button string, count int) {
+// place returns where an element of the agent's page is on the person's screen.
+func (p person) place(selector string) (x, y float64) {
 	p.t.Helper()
 	var c []float64
 	raw, _ := json.Marshal(p.agent.eval(fmt.Sprintf(`(() => {
 		const b = document.querySelector(%q).getBoundingClientRect();
 		return [b.x + b.width / 2, b.y + b.height / 2] })()`, selector)))
 	json.Unmarshal(raw, &c)
-	x, y := p.at(c[0], c[1])
+	return p.at(c[0], c[1])
+}
+
+// clickOn clicks on an element of the agent's page.
+func (p person) clickOn(selector, button string, count int) {
+	p.t.Helper()
+	x, y := p.place(selector)
 	p.click(x, y, button, count)
 }
 
@@ -194,35 +247,14 @@ func TestViewPage(t *testing.T) {
 		p := w.Proxy("share", "--browser", browser)
 		t.Run(browser, func(t *testing.T) {
 			session := "in-" + browser
-			conn, err := cdp.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL,
-				"http")+"/session/"+session+"/devtools/browser/x",
-				func(cdp.Event) {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			agent := &tab{t: t, conn: conn}
-			var all struct{ TargetInfos []struct{ TargetID string } }
-			agent.call("Target.getTargets", nil, &all)
-			agent.attach(all.TargetInfos[0].TargetID)
-			agent.call("Page.navigate", map[string]any{"url": site.URL}, nil)
+			agent := openSession(t, p, session, site.URL)
 			agent.until("the page is there", "window.log && document.readyState === 'complete'")
-
-			screen, err := cdp.Dial(t.Context(), viewer, func(cdp.Event) {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer screen.Close()
-			address := strings.TrimSpace(w.Run("bproxy", "view", "--no-open", "--control", session).Out)
-			x := person{openTab(t, screen, address, 1280), agent}
-			x.until("there is a picture", `document.querySelector(".surface canvas")?.width > 100`)
+			x := openPerson(t, w, viewer, session, agent)
 			if got := x.eval("location.hash"); got != "#/"+session {
 				t.Errorf("the address keeps %v", got)
 			}
 			checkAccessible(t, x.tab)
-			x.eval(`document.querySelector(".box input").click()`) // the agent's scripts go on, by which the test looks
-			x.press("Take over")
-			x.until("the person has control", `document.querySelector(".state")?.textContent.startsWith("you")`)
+			x.take()
 			usePage(t, x)
 			x.press("Give back")
 			x.until("the agent goes on", `document.querySelector(".live").textContent === "The agent goes on."`)
@@ -357,27 +389,11 @@ func checkAccessible(t *testing.T, p *tab) {
 // fits on a telephone.
 func useGrid(t *testing.T, w *cmdtest.World, viewer string) {
 	p := w.Proxy("share")
-	screen, err := cdp.Dial(t.Context(), viewer, func(cdp.Event) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer screen.Close()
-	x := openTab(t, screen, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 360)
+	x := openTab(t, viewer, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 360)
 	x.until("it says that there is nothing", `document.querySelector(".empty")?.textContent.includes("bmcp call")`)
 	checkAccessible(t, x)
 	for _, name := range []string{"alpha", "beta"} {
-		conn, err := cdp.Dial(t.Context(), "ws"+strings.TrimPrefix(p.URL,
-			"http")+"/session/"+name+"/devtools/browser/x",
-			func(cdp.Event) {})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		agent := &tab{t: t, conn: conn}
-		var all struct{ TargetInfos []struct{ TargetID string } }
-		agent.call("Target.getTargets", nil, &all)
-		agent.attach(all.TargetInfos[0].TargetID)
-		agent.call("Page.navigate", map[string]any{"url": "data:text/html,<title>page of " + name + "</title>"}, nil)
+		openSession(t, p, name, "data:text/html,<title>page of "+name+"</title>")
 	}
 	x.until("both appear with their pictures and titles", `document.querySelectorAll(".tile").length === 2 &&
 		[...document.querySelectorAll(".tile canvas")].every((c) => c.width > 100) &&

@@ -1,0 +1,202 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+	"btools/lib/virtual/chrometest"
+)
+
+// hostile are pages that are hard to look at and to use, and what a person does there. PORT is that of their server, at
+// which "/other" is another page.
+var hostile = []struct {
+	name, page string
+	do         func(t *testing.T, x person, url string)
+}{
+	{"select of several options", `<select id="several" multiple><option>a<option>b<option>c</select>`, useMultiple},
+	{"crash", `<title>Fragile</title><button id="button">press</button>`, useCrash},
+	{"mobile page without a viewport tag", `<button id="button" style="position: absolute; left: 700px;
+		top: 900px">press</button><select id="list" style="position: absolute; left: 300px; top: 1200px"><option>a<option>b</select>
+		`, useMobile},
+	{"very large page", `<body style="height: 20000px"><button id="button" style="position: absolute; left: 7000px;
+		top: 16000px">press</button>`, useLarge},
+	{"alerts in a loop", `<title>Loud</title><button id="button">press</button><script>let n = 0;
+		button.onclick = () => { while (true) alert("alert " + ++n) }</script>`, useAlerts},
+	{"alert at the take", `<button id="button">press</button>`, useOpenAlert},
+	{"beforeunload", `<button id="button">press</button><script>onbeforeunload = (e) => e.preventDefault()</script>`,
+		useBeforeUnload},
+	{"middle click", `<input id="from" value="selected"><p><input id="to"></p><p><a id="link" href="/other"
+		target="_blank">other</a></p>`, useMiddleClick},
+}
+
+// counted counts the clicks on a button of a page.
+const counted = `<script>addEventListener("click", (e) => { if (e.isTrusted && e.target.id === "button")
+	window.clicks = (window.clicks ?? 0) + 1 })</script>`
+
+// Pages that are hard to show, or that do not want to be left, are used and left on the page of bproxy view as in the
+// browser itself.
+func TestViewHostile(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		page := map[string]string{"/other": "<title>Other</title>"}[r.URL.Path]
+		for _, c := range hostile {
+			if r.URL.Path == "/"+strings.ReplaceAll(c.name, " ", "-") {
+				page = c.page + counted
+			}
+		}
+		_, port, _ := strings.Cut(r.Host, ":")
+		fmt.Fprint(w, "<!doctype html>"+strings.ReplaceAll(page, "PORT", port))
+	}))
+	t.Cleanup(site.Close)
+	w := cmdtest.New(t)
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	viewer, _ := chrometest.StartShellOnPort(t)
+	p := w.Proxy("share", "--browser", "chromium")
+	for _, c := range hostile {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			session := strings.NewReplacer(" ", "-", ",", "").Replace(c.name)
+			agent := openSession(t, p, session, site.URL+"/"+strings.ReplaceAll(c.name, " ", "-"))
+			agent.until("the page is there", `location.href !== "about:blank" && document.readyState === "complete"`)
+			x := openPerson(t, w, viewer, session, agent)
+			c.do(t, x, site.URL)
+			x.call("Page.close", nil, nil)
+		})
+	}
+}
+
+// lastSocket is the connection to the session that the person's page has.
+const lastSocket = `sockets.findLast((s) => s.url.includes("/session/"))`
+
+// useButton presses the button of the page, which counts that.
+func (p person) useButton() {
+	p.t.Helper()
+	before := p.agent.eval("window.clicks ?? 0").(float64)
+	p.clickOn("#button", "left", 1)
+	p.agent.until("the button is pressed", fmt.Sprintf("window.clicks === %v", before+1))
+}
+
+// navigate goes to another page by the field for the address.
+func (p person) navigate(url string) {
+	p.t.Helper()
+	p.eval(fmt.Sprintf(`(() => { const f = document.querySelector(".address"); f.elements.address.value = %q;
+		f.requestSubmit() })()`, url))
+}
+
+// choose chooses an option of the list that is open.
+func (p person) choose(option string) {
+	p.t.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll("[role=option]")].find((o) => o.textContent === %q)`, option)
+	p.until("there is the option "+option, find)
+	p.eval(find + ".click()")
+}
+
+func useMultiple(t *testing.T, x person, _ string) {
+	x.take()
+	x.clickOn("#several option:nth-child(1)", "left", 1)
+	x.agent.until("one is chosen", `[...several.selectedOptions].map((o) => o.value).join() === "a"`)
+	cx, cy := x.place("#several option:nth-child(3)")
+	for _, kind := range []string{"mousePressed", "mouseReleased"} {
+		x.mouse(kind, cx, cy, map[string]any{"button": "left", "clickCount": 1, "modifiers": 2})
+	}
+	x.agent.until("two are chosen", `[...several.selectedOptions].map((o) => o.value).join() === "a,c"`)
+	if x.eval(`!!document.querySelector(".choices")`) == true {
+		t.Error("a list of options is shown, though the page shows one itself")
+	}
+}
+
+func useCrash(_ *testing.T, x person, _ string) {
+	x.take()
+	x.useButton()
+	x.eval(lastSocket + `.send(JSON.stringify({id: 1e9, method: "Page.crash", sessionId: ` + lastSocket + `.at}))`)
+	x.until("it is told", `document.querySelector(".dialog h2")?.textContent === "This page crashed"`)
+	x.press("Reload")
+	x.until("it is there no more", `!document.querySelector(".dialog")`)
+	x.agent.until("the page is back", `document.readyState === "complete"`)
+	x.useButton()
+	x.agent.eval(`document.documentElement.style.background = "red"`)
+	x.until("the picture goes on", `(([r, g]) => r > 200 && g < 60)(((c) => c.getContext("2d").getImageData(c.width / 2,
+		c.height / 2, 1, 1).data)(document.querySelector(".surface canvas")))`)
+}
+
+func useMobile(_ *testing.T, x person, _ string) {
+	x.agent.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 400, "height": 800,
+		"deviceScaleFactor": 3, "mobile": true}, nil)
+	x.take()
+	x.agent.until("the page is a telephone's", "innerWidth === 980")
+	x.until("the picture is a telephone's", `((c) => c.height > c.width)(document.querySelector("canvas"))`)
+	x.useButton()
+	x.clickOn("#list", "left", 1)
+	x.choose("b")
+	x.agent.until("the option is chosen", `list.value === "b"`)
+}
+
+func useLarge(_ *testing.T, x person, _ string) {
+	x.agent.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 7680, "height": 4320,
+		"deviceScaleFactor": 1, "mobile": false}, nil)
+	x.take()
+	cx, cy := x.at(4000, 2000)
+	x.mouse("mouseWheel", cx, cy, map[string]any{"deltaX": 0, "deltaY": 15000})
+	x.agent.until("the page is scrolled", "scrollY === 15000")
+	x.useButton()
+}
+
+func useAlerts(_ *testing.T, x person, _ string) {
+	x.take()
+	x.clickOn("#button", "left", 1)
+	for n := range 3 {
+		x.until("the alert is shown", fmt.Sprintf(`document.querySelector(".dialog p")?.textContent ===
+			"alert %d"`, n+1))
+		x.press("OK")
+	}
+	x.press("New tab")
+	x.until("another tab is seen", `document.querySelectorAll(".tab").length === 2 &&
+		!document.querySelector(".dialog")`)
+	x.press("Close Loud")
+	x.until("it is closed", `document.querySelectorAll(".tab").length === 1`)
+	x.press("Give back")
+	x.until("the agent goes on", `document.querySelector(".live").textContent === "The agent goes on."`)
+}
+
+func useOpenAlert(_ *testing.T, x person, _ string) {
+	x.agent.eval(`setTimeout(() => { alert("first"); window.answered = true })`)
+	x.until("the alert is shown", `document.querySelector(".dialog")?.textContent.includes("Take over to answer it.")`)
+	x.take()
+	x.press("OK")
+	x.agent.until("it is answered", "window.answered")
+	x.useButton()
+}
+
+func useBeforeUnload(t *testing.T, x person, url string) {
+	x.take()
+	x.useButton() // Chrome asks only for pages that were used
+	for _, button := range []string{"Stay", "Leave"} {
+		x.navigate(url + "/other")
+		x.until("it is asked", `document.querySelector(".dialog h2")?.textContent.endsWith("asks whether to leave")`)
+		x.press(button)
+		x.until("it is asked no more", `!document.querySelector(".dialog")`)
+		if button == "Stay" {
+			x.useButton()
+		}
+	}
+	x.agent.until("the page is left", `document.title === "Other"`)
+}
+
+func useMiddleClick(t *testing.T, x person, _ string) {
+	x.take()
+	x.clickOn("#from", "left", 2)
+	x.agent.until("a text is selected", `document.activeElement.selectionEnd === 8`)
+	x.clickOn("#to", "middle", 1)
+	x.clickOn("#link", "middle", 1)
+	x.until("the tab that a link opens is there", `document.querySelectorAll(".tab").length === 2`)
+	if got := x.agent.eval("to.value"); got != "" {
+		t.Errorf("a middle click pastes %q", got)
+	}
+}
