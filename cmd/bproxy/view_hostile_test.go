@@ -19,11 +19,19 @@ var hostile = []struct {
 	name, page string
 	do         func(t *testing.T, x person, url string)
 }{
+	{"select in a frame of another site", `<body style="margin: 0; height: 5000px">
+		<iframe src="http://localhost:PORT/between" width="600" height="200" style="position: absolute; top: 600px;
+			left: 40px; border: 7px solid"></iframe>
+		<script>onmessage = (e) => { window.got = (window.got ?? "") + e.data }; scrollTo(0, 500)</script>`, useFrame},
+	{"select of 10,000 options", `<select id="big" style="width: 300px; margin-top: 700px"></select>
+		<p style="height: 3000px"></p>
+		<script>for (let i = 0; i < 10000; i++) big.append(new Option("Option " + i)); scrollTo(0, 500)</script>`,
+		useManyOptions},
 	{"select of several options", `<select id="several" multiple><option>a<option>b<option>c</select>`, useMultiple},
 	{"crash", `<title>Fragile</title><button id="button">press</button>`, useCrash},
 	{"mobile page without a viewport tag", `<button id="button" style="position: absolute; left: 700px;
-		top: 900px">press</button><select id="list" style="position: absolute; left: 300px; top: 1200px"><option>a<option>b</select>
-		`, useMobile},
+		top: 900px">press</button><select id="list" style="position: absolute; left: 300px; top: 1200px"><option>a<option>b
+		</select>`, useMobile},
 	{"very large page", `<body style="height: 20000px"><button id="button" style="position: absolute; left: 7000px;
 		top: 16000px">press</button>`, useLarge},
 	{"alerts in a loop", `<title>Loud</title><button id="button">press</button><script>let n = 0;
@@ -35,6 +43,15 @@ var hostile = []struct {
 		target="_blank">other</a></p>`, useMiddleClick},
 }
 
+// between is a page in a frame that has a frame of a third site.
+const between = `<body style="margin: 0"><iframe src="http://inner.localhost:PORT/framed" width="500" height="150"
+	style="margin: 20px; border: 0">`
+
+// framed is the page in it. It is scrolled, and tells the page that it is in of the input.
+const framed = `<body style="margin: 0; height: 3000px"><select id="list" style="position: absolute; left: 20px;
+	top: 500px; width: 200px; height: 30px"><option>Austria<option>Belgium<option>Croatia</select>
+	<script>scrollTo(0, 400); list.onchange = (e) => top.postMessage(list.value + (e.isTrusted ? "." : "?"), "*")</script>`
+
 // counted counts the clicks on a button of a page.
 const counted = `<script>addEventListener("click", (e) => { if (e.isTrusted && e.target.id === "button")
 	window.clicks = (window.clicks ?? 0) + 1 })</script>`
@@ -45,7 +62,7 @@ func TestViewHostile(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		page := map[string]string{"/other": "<title>Other</title>"}[r.URL.Path]
+		page := map[string]string{"/between": between, "/framed": framed, "/other": "<title>Other</title>"}[r.URL.Path]
 		for _, c := range hostile {
 			if r.URL.Path == "/"+strings.ReplaceAll(c.name, " ", "-") {
 				page = c.page + counted
@@ -96,6 +113,28 @@ func (p person) choose(option string) {
 	find := fmt.Sprintf(`[...document.querySelectorAll("[role=option]")].find((o) => o.textContent === %q)`, option)
 	p.until("there is the option "+option, find)
 	p.eval(find + ".click()")
+}
+
+func useFrame(_ *testing.T, x person, _ string) {
+	x.take()
+	for _, option := range []string{"Croatia", "Belgium"} {
+		cx, cy := x.at(40+7+20+120, 600-500+7+20+500-400+15)
+		x.click(cx, cy, "left", 1)
+		x.choose(option)
+		x.agent.until(option+" is chosen once", fmt.Sprintf(`window.got?.endsWith("%s.")`, option))
+	}
+	x.agent.until("nothing else is chosen", `window.got === "Croatia.Belgium."`)
+}
+
+func useManyOptions(_ *testing.T, x person, _ string) {
+	x.take()
+	x.clickOn("#big", "left", 1)
+	x.until("the field for a filter has the focus", `document.activeElement.type === "search"`)
+	x.call("Input.insertText", map[string]any{"text": "9876"}, nil)
+	x.until("one option is left", `document.querySelectorAll("[role=option]").length === 1`)
+	x.key("ArrowDown", "ArrowDown", 40, 0)
+	x.key("Enter", "Enter", 13, 0)
+	x.agent.until("it is chosen", `big.value === "Option 9876"`)
 }
 
 func useMultiple(t *testing.T, x person, _ string) {

@@ -156,8 +156,8 @@ export class Input {
 
   // press presses and releases a key.
   press(key, windowsVirtualKeyCode) {
-    const text = key === 'Enter' ? { type: 'keyDown', text: '\r' } : { type: 'rawKeyDown' };
-    this.#send('Input.dispatchKeyEvent', { ...text, key, code: key, windowsVirtualKeyCode });
+    const text = key === 'Enter' ? '\r' : [...key].length === 1 ? key : undefined;
+    this.#send('Input.dispatchKeyEvent', { type: text ? 'keyDown' : 'rawKeyDown', text, key, code: key, windowsVirtualKeyCode });
     this.#send('Input.dispatchKeyEvent', { type: 'keyUp', key, code: key, windowsVirtualKeyCode });
   }
 

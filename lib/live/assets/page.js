@@ -14,21 +14,25 @@ export class Frames {
   constructor(link, pages) {
     Object.assign(this, { link, pages });
     link.on('Target.attachedToTarget', ({ sessionId, targetInfo }) => {
-      if (targetInfo.type === 'iframe') this.#sessions.set(targetInfo.targetId, sessionId);
+      if (targetInfo.type !== 'iframe') return;
+      this.#sessions.set(targetInfo.targetId, sessionId);
+      this.begin(sessionId); // of those in it
     }).on('Target.detachedFromTarget', ({ sessionId }) => {
       for (const [frame, s] of this.#sessions) if (s === sessionId) this.#sessions.delete(frame);
     });
   }
 
-  // begin learns of the frames of the page that is looked at.
-  begin() {
-    this.link.send('Target.setAutoAttach', { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }, this.pages.session);
+  // begin learns of the frames in the page that is looked at, or in a frame.
+  begin(session = this.pages.session) {
+    this.link.send('Target.setAutoAttach', { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }, session);
   }
 
   // at returns the element at a point, with the session and the frame that it is in; nothing: there is none.
   async at({ x, y }, session = this.pages.session, depth = 0) {
     try {
-      const found = await this.link.call('DOM.getNodeForLocation', { x: Math.round(x), y: Math.round(y) }, session);
+      const { cssVisualViewport: { pageX, pageY } } = await this.link.call('Page.getLayoutMetrics', {}, session);
+      const place = { x: Math.round(x + pageX), y: Math.round(y + pageY) }; // in the document
+      const found = await this.link.call('DOM.getNodeForLocation', place, session);
       const { node } = await this.link.call('DOM.describeNode', { backendNodeId: found.backendNodeId }, session);
       const child = this.#sessions.get(node.frameId);
       if (node.nodeName !== 'IFRAME' || !child || depth > 8) return { ...found, node, session };
@@ -48,7 +52,8 @@ export class Frames {
     const { result } = await this.link.call('Runtime.callFunctionOn', {
       objectId: object.objectId, returnByValue: true, functionDeclaration: `function () {
         if (this.nodeName !== 'SELECT' || this.multiple || this.size > 1 || this.disabled) return;
-        return Array.from(this.options, (o) => ({ text: o.label.slice(0, 200), selected: o.selected,
+        return Array.from(this.options).filter((o) => getComputedStyle(o).display !== 'none').map((o) => ({
+          text: o.label.slice(0, 200), selected: o.selected,
           group: o.parentNode.label?.slice(0, 200), off: o.disabled || o.parentNode.disabled === true }));
       }`,
     }, at.session);

@@ -215,14 +215,21 @@ class View {
     if (options) this.set({ choices: { options, left: `${e.offsetX}px`, top: `${e.offsetY}px` } });
   }
 
-  // choose answers the list of a select, which the page has open, by keys.
+  // choose answers the list of a select, which the page has open, by keys: steps from its begin, or the text of an option
+  // that is farther down, if only that one begins with it.
   choose(place) {
     if (!this.choices) return;
+    const { options } = this.choices, { input } = this, text = options.filter((o) => !o.off)[place]?.text.toLowerCase();
     this.set({ choices: undefined });
-    if (place === undefined || place < 0) return this.input.press('Escape', 27);
-    this.input.press('Home', 36);
-    for (let i = 0; i < place; i++) this.input.press('ArrowDown', 40);
-    this.input.press('Enter', 13);
+    if (text === undefined) return input.press('Escape', 27);
+    const isClear = !/^(.)\1*$/u.test(text) && options.filter((o) => o.text.toLowerCase().startsWith(text)).length === 1;
+    if (place > 50 && isClear) {
+      for (const c of text) input.press(c);
+    } else {
+      input.press('Home', 36);
+      for (let i = 0; i < place; i++) input.press('ArrowDown', 40);
+    }
+    input.press('Enter', 13);
   }
 }
 
