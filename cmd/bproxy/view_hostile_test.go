@@ -30,8 +30,8 @@ var hostile = []struct {
 	{"select of several options", `<select id="several" multiple><option>a<option>b<option>c</select>`, useMultiple},
 	{"crash", `<title>Fragile</title><button id="button">press</button>`, useCrash},
 	{"mobile page without a viewport tag", `<button id="button" style="position: absolute; left: 700px;
-		top: 900px">press</button><select id="list" style="position: absolute; left: 300px; top: 1200px"><option>a<option>b
-		</select>`, useMobile},
+		top: 900px">press</button><select id="list" style="position: absolute; left: 300px; top: 1200px"><option>a
+		<option>b</select>`, useMobile},
 	{"very large page", `<body style="height: 20000px"><button id="button" style="position: absolute; left: 7000px;
 		top: 16000px">press</button>`, useLarge},
 	{"alerts in a loop", `<title>Loud</title><button id="button">press</button><script>let n = 0;
@@ -41,6 +41,7 @@ var hostile = []struct {
 		useBeforeUnload},
 	{"middle click", `<input id="from" value="selected"><p><input id="to"></p><p><a id="link" href="/other"
 		target="_blank">other</a></p>`, useMiddleClick},
+	{"lost connection", `<button id="button">press</button>`, useLostConnection},
 }
 
 // between is a page in a frame that has a frame of a third site.
@@ -50,7 +51,8 @@ const between = `<body style="margin: 0"><iframe src="http://inner.localhost:POR
 // framed is the page in it. It is scrolled, and tells the page that it is in of the input.
 const framed = `<body style="margin: 0; height: 3000px"><select id="list" style="position: absolute; left: 20px;
 	top: 500px; width: 200px; height: 30px"><option>Austria<option>Belgium<option>Croatia</select>
-	<script>scrollTo(0, 400); list.onchange = (e) => top.postMessage(list.value + (e.isTrusted ? "." : "?"), "*")</script>`
+	<script>scrollTo(0, 400);
+	list.onchange = (e) => top.postMessage(list.value + (e.isTrusted ? "." : "?"), "*")</script>`
 
 // counted counts the clicks on a button of a page.
 const counted = `<script>addEventListener("click", (e) => { if (e.isTrusted && e.target.id === "button")
@@ -237,5 +239,23 @@ func useMiddleClick(t *testing.T, x person, _ string) {
 	x.until("the tab that a link opens is there", `document.querySelectorAll(".tab").length === 2`)
 	if got := x.agent.eval("to.value"); got != "" {
 		t.Errorf("a middle click pastes %q", got)
+	}
+}
+
+func useLostConnection(t *testing.T, x person, _ string) {
+	x.take()
+	x.eval("window.old = true; location.reload()")
+	x.until("the page that is loaded again has control", "!window.old && "+hasControl)
+	x.useButton()
+	x.eval(lastSocket + ".close(); sockets.length = 0")
+	x.until("the page that has lost its connection has control", lastSocket+" && "+hasControl)
+	x.useButton()
+	x.press("Give back")
+	x.until("the agent goes on", `!document.querySelector(".state.you")`)
+	x.eval("location.reload()")
+	x.until("nobody has control", `document.querySelector(".box input")?.disabled === false &&
+		document.querySelector(".surface canvas")?.width > 100`)
+	if x.eval(`!!document.querySelector(".state.you")`) == true {
+		t.Error("what was given back is taken again")
 	}
 }

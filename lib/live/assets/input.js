@@ -30,7 +30,6 @@ export class Input {
   #send(method, params) { this.pages.link.send(method, params, this.pages.session); }
 
   #mouse(type, e, more = {}) {
-    if (!this.picture.meta) return;
     this.#send('Input.dispatchMouseEvent', {
       type, ...this.picture.pointOf(e.clientX, e.clientY), modifiers: modifiersOf(e), buttons: e.buttons ?? 0, ...more,
     });
@@ -38,7 +37,7 @@ export class Input {
 
   // handle has the events of a surface, and of the field for text in it, sent.
   handle(surface, field) {
-    const on = (at, type, f) => at.addEventListener(type, f, { passive: false });
+    const on = (at, type, f) => at.addEventListener(type, (e) => this.picture.meta && f(e), { passive: false });
     on(surface, 'pointerdown', (e) => {
       e.preventDefault();
       field.focus({ preventScroll: true });

@@ -31,8 +31,8 @@ export class Picture {
   #tries = 0; // counts the pages that were shown, so that what belongs to an older one stops
 
   // size returns the width and height in pixels of the largest picture that is of use. drawn is called after each frame.
-  constructor(link, canvas, { size, tile = false, animated = () => true, drawn = () => {} }) {
-    Object.assign(this, { link, canvas, size, tile, animated, drawn });
+  constructor(link, canvas, { size, tile = false, animated = () => true, drawn = () => {}, meta }) {
+    Object.assign(this, { link, canvas, size, tile, animated, drawn, meta });
     link.on('Page.screencastFrame', (frame, session) => {
       if (session !== this.#session) return;
       const older = this.#newest - frame.metadata.timestamp; // Chrome encodes frames side by side

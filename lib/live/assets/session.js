@@ -9,13 +9,6 @@ import { clock, originOf, shown, verbOf } from './text.js';
 
 const longest = 200; // lines of the log
 
-// holderOf returns the name by which this page has control of a session, also after its connection was lost.
-function holderOf(key) {
-  const at = `holder ${key}`;
-  if (!sessionStorage.getItem(at)) sessionStorage.setItem(at, crypto.randomUUID());
-  return sessionStorage.getItem(at);
-}
-
 // addressOf returns the address that a person means.
 function addressOf(text) {
   if (/^[a-z][a-z0-9+.-]*:(?!\d)/i.test(text)) return text;
@@ -34,6 +27,7 @@ class View {
 
   constructor(key, changed) {
     this.key = key;
+    this.stored = `control ${key}`;
     this.canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 });
     this.canvas.setAttribute('role', 'img');
     this.changed = changed;
@@ -79,10 +73,12 @@ class View {
     const link = await Link.open(this.key, { tile: false, wake: this.wakes });
     this.wakes = false;
     if (this.over) return link.close();
-    Object.assign(this, { link, about: link.about, error: '', dialog: undefined, choices: undefined });
+    Object.assign(this, { link, about: link.about, error: '', dialog: undefined, choices: undefined,
+      control: { you: false }, resumes: true });
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened(), follows: () => this.follows() });
     this.frames = new Frames(link, this.pages);
-    this.picture = new Picture(link, this.canvas, { size: () => this.size?.() ?? [1280, 800], drawn: () => this.#drawn() });
+    const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
+    this.picture = new Picture(link, this.canvas, { size: () => this.size?.() ?? [1280, 800], drawn: () => this.#drawn(), meta });
     link.on('Btools.control', (c) => this.#controlled(c)).on('Btools.command', (c) => this.#commanded(c));
     link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
     link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
@@ -94,10 +90,8 @@ class View {
     });
     const { product } = await link.call('Browser.getVersion');
     this.isShell = product.startsWith('HeadlessChrome');
-    const had = this.control.you;
-    this.set({ state: 'open', control: { you: false } });
+    this.set({ state: 'open' });
     await this.pages.begin();
-    if (had) this.take(); // before the connection was lost
   }
 
   // follows reports whether the view goes to a page that another one opens.
@@ -140,6 +134,9 @@ class View {
   #controlled(control) {
     const { you: had, by: before } = this.control;
     this.set({ control });
+    if (!control.by) sessionStorage.removeItem(this.stored);
+    else if (this.resumes && this.held) this.take(this.held); // as before the connection was lost
+    this.resumes = false;
     if (control.you && !had) {
       this.#begin();
       this.say('You have control. The agent waits.');
@@ -173,10 +170,14 @@ class View {
     });
   }
 
-  async take() {
+  // held returns by which name this page has control, or had it when its connection was lost, and whether scripts go on.
+  get held() { return JSON.parse(sessionStorage.getItem(this.stored)); }
+
+  async take({ holder, scripts } = { holder: this.held?.holder ?? crypto.randomUUID(), scripts: this.scripts }) {
     try {
-      await this.link.call('Btools.take', { holder: holderOf(this.key), scripts: this.scripts });
-      this.set({ error: '' });
+      await this.link.call('Btools.take', { holder, scripts });
+      sessionStorage.setItem(this.stored, JSON.stringify({ holder, scripts }));
+      this.set({ error: '', scripts });
     } catch (e) {
       this.set({ error: shown(e.message) });
     }
@@ -337,7 +338,7 @@ function Stage({ v, you, asleep }) {
     v.input.handle(hand, field.current);
     let last = 0;
     hand.addEventListener('pointermove', async (e) => {
-      if (performance.now() - last < 100) return;
+      if (!v.picture.meta || performance.now() - last < 100) return;
       last = performance.now();
       hand.style.cursor = await v.frames.cursor(v.picture.pointOf(e.clientX, e.clientY));
     });
