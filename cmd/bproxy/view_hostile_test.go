@@ -41,6 +41,7 @@ var hostile = []struct {
 		useBeforeUnload},
 	{"middle click", `<input id="from" value="selected"><p><input id="to"></p><p><a id="link" href="/other"
 		target="_blank">other</a></p>`, useMiddleClick},
+	{"keys", `<input id="field">`, useKeys},
 	{"lost connection", `<button id="button">press</button>`, useLostConnection},
 }
 
@@ -115,6 +116,13 @@ func (p person) choose(option string) {
 	find := fmt.Sprintf(`[...document.querySelectorAll("[role=option]")].find((o) => o.textContent === %q)`, option)
 	p.until("there is the option "+option, find)
 	p.eval(find + ".click()")
+}
+
+// keyEvent sends an event of a key that no command has, such as one of a layout with AltGr.
+func (p person) keyEvent(kind, init string) {
+	p.t.Helper()
+	p.eval(fmt.Sprintf(`document.activeElement.dispatchEvent(new KeyboardEvent(%q, {bubbles: true, cancelable: true,
+		%s}))`, kind, init))
 }
 
 func useFrame(_ *testing.T, x person, _ string) {
@@ -240,6 +248,62 @@ func useMiddleClick(t *testing.T, x person, _ string) {
 	if got := x.agent.eval("to.value"); got != "" {
 		t.Errorf("a middle click pastes %q", got)
 	}
+}
+
+func useKeys(_ *testing.T, x person, _ string) {
+	// A computer with macOS, which the page takes this one for after it is loaded again.
+	x.call("Emulation.setUserAgentOverride", map[string]any{"userAgent": "test", "platform": "MacIntel"}, nil)
+	x.agent.eval(`window.log = []; for (const type of ["keydown", "keyup"])
+		addEventListener(type, (e) => log.push([type, e.key, e.code, e.ctrlKey && "Ctrl",
+			e.altKey && "Alt", e.repeat && "repeat"].filter(Boolean).join(" ")))`)
+	x.take()
+	x.clickOn("#field", "left", 1)
+	x.agent.until("the field has the focus", `document.activeElement === field`)
+	keys := func(what, value, log string) {
+		x.t.Helper()
+		x.agent.until(what+": the field has "+value, fmt.Sprintf("field.value === %q", value))
+		x.agent.until(what+": the page sees "+log, fmt.Sprintf("log.join() === %q", log))
+		x.agent.eval(`log = []; field.value = ""`)
+	}
+
+	altGr := `key: "@", code: "KeyQ", keyCode: 81, ctrlKey: true, altKey: true, modifierAltGraph: true`
+	x.keyEvent("keydown", altGr)
+	x.keyEvent("keyup", altGr)
+	keys("AltGr and Q", "@", "keydown @ KeyQ,keyup @ KeyQ")
+
+	x.keyEvent("keydown", `key: "Dead", code: "Equal", keyCode: 229`)
+	x.keyEvent("keyup", `key: "Dead", code: "Equal", keyCode: 229`)
+	x.keyEvent("keydown", `key: "é", code: "KeyE", keyCode: 69`) // as Windows has it
+	x.keyEvent("keyup", `key: "e", code: "KeyE", keyCode: 69`)
+	keys("a dead key", "é", "keydown é KeyE,keyup é KeyE")
+
+	x.keyEvent("keydown", `key: "Dead", code: "Equal", keyCode: 229`)
+	x.call("Input.imeSetComposition", map[string]any{"text": "´", "selectionStart": 1, "selectionEnd": 1}, nil)
+	x.keyEvent("keydown", `key: "é", code: "KeyE", keyCode: 229, isComposing: true`) // as others have it
+	x.call("Input.insertText", map[string]any{"text": "é"}, nil)
+	x.keyEvent("keyup", `key: "e", code: "KeyE", keyCode: 69`)
+	keys("a dead key that composes", "é", "")
+
+	for _, more := range []string{"", ", repeat: true", ", repeat: true"} {
+		x.keyEvent("keydown", `key: "x", code: "KeyX", keyCode: 88`+more)
+	}
+	x.keyEvent("keyup", `key: "x", code: "KeyX", keyCode: 88`)
+	keys("a key that is held down", "xxx", "keydown x KeyX,keydown x KeyX repeat,keydown x KeyX repeat,keyup x KeyX")
+
+	x.call("Page.reload", nil, nil)
+	x.until("the person has control again", `navigator.platform === "MacIntel" && `+hasControl)
+	x.agent.eval(`field.value = "text"`)
+	x.clickOn("#field", "left", 1)
+	x.keyEvent("keydown", `key: "Meta", code: "MetaLeft", keyCode: 91, metaKey: true`)
+	x.keyEvent("keydown", `key: "a", code: "KeyA", keyCode: 65, metaKey: true`)
+	x.agent.until("Cmd+A selects all", "field.selectionStart === 0 && field.selectionEnd === 4")
+	x.keyEvent("keyup", `key: "Meta", code: "MetaLeft", keyCode: 91`) // and none of A
+	x.agent.until("nothing is held down", `((d, u) => d > 0 && d === u)(...["keydown", "keyup"].map((type) =>
+		log.filter((l) => l.startsWith(type)).length))`)
+	x.agent.eval("log = []")
+	x.keyEvent("keydown", `key: "@", code: "KeyL", keyCode: 76, altKey: true`) // with Option
+	x.keyEvent("keyup", `key: "@", code: "KeyL", keyCode: 76, altKey: true`)
+	x.agent.until("it is typed", `field.value === "@"`)
 }
 
 func useLostConnection(t *testing.T, x person, _ string) {

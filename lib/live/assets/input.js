@@ -4,9 +4,16 @@ const buttons = ['left', 'middle', 'right', 'back', 'forward'];
 const most = 256; // commands without an answer, above which moves are left out
 const isMac = /^Mac/.test(navigator.platform);
 
+// isTyped reports whether a key types a text, by AltGr as well, which is Option on macOS.
+function isTyped(e) {
+  return [...e.key].length === 1 && (e.getModifierState('AltGraph') || !(e.ctrlKey || e.metaKey || (e.altKey && !isMac)));
+}
+
 // modifiersOf returns the modifiers of an event as CDP has them. Cmd of macOS is Ctrl: the browser may run elsewhere.
 function modifiersOf(e) {
-  return (e.altKey ? 1 : 0) | (e.ctrlKey || (isMac && e.metaKey) ? 2 : 0) | (e.metaKey && !isMac ? 4 : 0) | (e.shiftKey ? 8 : 0);
+  const shift = e.shiftKey ? 8 : 0;
+  if (e.key && isTyped(e)) return shift;
+  return (e.altKey ? 1 : 0) | (e.ctrlKey || (isMac && e.metaKey) ? 2 : 0) | (e.metaKey && !isMac ? 4 : 0) | shift;
 }
 
 // codeOf returns the key code of Windows for a key: that of its letter or digit, whatever the layout.
@@ -130,27 +137,27 @@ export class Input {
       this.letGo();
       return this.left();
     }
-    const text = e.key.length === 1 || [...e.key].length === 1;
-    const command = !e.getModifierState('AltGraph') && (e.ctrlKey || e.metaKey || (e.altKey && !isMac));
-    if ((command && codeOf(e) === 86) || (e.shiftKey && e.key === 'Insert')) return; // the event of the paste has the text
+    const isText = isTyped(e), virtual = codeOf(e);
+    if ((!isText && virtual === 86) || (e.shiftKey && e.key === 'Insert')) return; // the event of the paste has the text
     e.preventDefault();
-    if (command && (codeOf(e) === 67 || codeOf(e) === 88)) {
-      return this.copy().then((has) => { if (has && codeOf(e) === 88) this.press('Delete', 46); });
+    if (!isText && (virtual === 67 || virtual === 88)) {
+      return this.copy().then((has) => { if (has && virtual === 88) this.press('Delete', 46); });
     }
-    const key = { key: e.key, code: e.code, autoRepeat: e.repeat, modifiers: command || !text ? modifiersOf(e) : e.shiftKey ? 8 : 0 };
-    if (text && !command) Object.assign(key, { type: 'keyDown', text: e.key, unmodifiedText: e.key });
+    const key = { key: e.key, code: e.code, autoRepeat: e.repeat, modifiers: modifiersOf(e) };
+    if (isText) Object.assign(key, { type: 'keyDown', text: e.key, unmodifiedText: e.key });
     else if (e.key === 'Enter') Object.assign(key, { type: 'keyDown', text: '\r', windowsVirtualKeyCode: 13 });
-    else Object.assign(key, { type: 'rawKeyDown', windowsVirtualKeyCode: codeOf(e) });
-    this.#pressed.set(e.code, { key: e.key, code: e.code, windowsVirtualKeyCode: codeOf(e) });
+    else Object.assign(key, { type: 'rawKeyDown', windowsVirtualKeyCode: virtual });
+    this.#pressed.set(e.code, { key: e.key, code: e.code, windowsVirtualKeyCode: virtual });
     this.#send('Input.dispatchKeyEvent', key);
   }
 
   #keyUp(e) {
-    if (!this.#pressed.delete(e.code)) return;
+    const key = this.#pressed.get(e.code);
+    if (!key) return;
     e.preventDefault();
-    this.#send('Input.dispatchKeyEvent', {
-      type: 'keyUp', key: e.key, code: e.code, windowsVirtualKeyCode: codeOf(e), modifiers: modifiersOf(e),
-    });
+    this.#pressed.delete(e.code);
+    this.#send('Input.dispatchKeyEvent', { type: 'keyUp', ...key, modifiers: modifiersOf(e) });
+    if (isMac && e.key === 'Meta') this.#letKeysGo(); // macOS tells of no other key meanwhile
   }
 
   // press presses and releases a key.
@@ -165,8 +172,12 @@ export class Input {
     for (const button of this.#held) {
       this.#send('Input.dispatchMouseEvent', { type: 'mouseReleased', button, x: -1, y: -1, clickCount: 1 });
     }
-    for (const key of this.#pressed.values()) this.#send('Input.dispatchKeyEvent', { type: 'keyUp', ...key });
     this.#held.clear();
+    this.#letKeysGo();
+  }
+
+  #letKeysGo() {
+    for (const key of this.#pressed.values()) this.#send('Input.dispatchKeyEvent', { type: 'keyUp', ...key });
     this.#pressed.clear();
   }
 }
