@@ -10,6 +10,7 @@ async function inWorld(link, session, frameId, expression) {
 // Frames knows the frames of other sites, which have CDP sessions of their own.
 export class Frames {
   #sessions = new Map(); // by frame
+  #known; // when the last answer has come, and with it the frames
 
   constructor(link, pages) {
     Object.assign(this, { link, pages });
@@ -24,12 +25,14 @@ export class Frames {
 
   // begin learns of the frames in the page that is looked at, or in a frame.
   begin(session = this.pages.session) {
-    this.link.send('Target.setAutoAttach', { autoAttach: true, waitForDebuggerOnStart: false, flatten: true }, session);
+    const how = { autoAttach: true, waitForDebuggerOnStart: false, flatten: true };
+    this.#known = this.link.call('Target.setAutoAttach', how, session).catch(() => {});
   }
 
   // at returns the element at a point, with the session and the frame that it is in; nothing: there is none.
   async at({ x, y }, session = this.pages.session, depth = 0) {
     try {
+      await this.#known;
       const { cssVisualViewport: { pageX, pageY } } = await this.link.call('Page.getLayoutMetrics', {}, session);
       const place = { x: Math.round(x + pageX), y: Math.round(y + pageY) }; // in the document
       const found = await this.link.call('DOM.getNodeForLocation', place, session);
