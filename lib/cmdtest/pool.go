@@ -78,8 +78,9 @@ type PoolStatus struct {
 			Browser           string
 			Leased            bool
 			Uses, Restarts    int
-			PID               int                    `json:"process_id"`
-			HTTPURL           string                 `json:"http_url"`
+			PID               int    `json:"process_id"`
+			HTTPURL           string `json:"http_url"`
+			Control           *struct{ By string }
 			Health            struct{ Error string } `json:"health_check"`
 		}
 	}

@@ -239,11 +239,16 @@ func (a *affinity) restLocked(k *keptLease) {
 func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 	a := k.owner
 	a.mu.Lock()
-	if k.gone || k.asking {
+	at, isReady := k.at, !k.gone && !k.asking
+	a.mu.Unlock()
+	if !isReady || due.Step == uses.End && a.isTakenOver(at) {
+		return time.Now()
+	}
+	a.mu.Lock()
+	if k.gone || k.asking || k.at != at {
 		a.mu.Unlock()
 		return time.Now()
 	}
-	at := k.at
 	if due.Step == uses.End {
 		a.removeLocked(k)
 		a.mu.Unlock()
@@ -256,6 +261,19 @@ func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 	defer a.mu.Unlock()
 	at.note.begin(at.Hibernate)
 	return kept
+}
+
+// isTakenOver reports whether a person has control of the session of a lease.
+func (a *affinity) isTakenOver(at *Lease) bool {
+	status, _ := api.Pools.Ask(a.ctx, a.pool, api.Of{Pool: at.Pool}) // no answer: nobody has, in a service that has ended
+	for _, p := range status.Pools {
+		for _, i := range p.Instances {
+			if i.Lease == at.Lease {
+				return i.Control != nil
+			}
+		}
+	}
+	return false
 }
 
 func (k *keptLease) group() *sync.WaitGroup { return &k.owner.work }
