@@ -198,6 +198,55 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// A command is done once or refused, never both, however near the end of its patience control is given back.
+func TestTakeOverInTheLastMoment(t *testing.T) {
+	t.Parallel()
+	b := sharedBrowser(t)
+	for _, early := range []time.Duration{50, 5, 1, 0, -1, -5} {
+		t.Run(fmt.Sprint(early), func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, b, Options{})
+			agent := connect(t, s, "")
+			at := agent.attach(agent.pages()[0])
+			agent.must(at, "Runtime.evaluate", map[string]any{"expression": "window.done = 0"})
+			if err := s.Take("anna", "Anna", false); err != nil {
+				t.Fatal(err)
+			}
+			agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "++done"})
+			time.Sleep(takeover.Patience - early*time.Millisecond)
+			s.Give("anna")
+			answer := string(agent.next())
+			got := agent.must(at, "Runtime.evaluate", map[string]any{"expression": "done"})
+			done := string(jsonrpc.Get(got, "result", "value"))
+			if refused := strings.Contains(answer, "; nothing was done"); refused != (done == "0") || !refused && done != "1" {
+				t.Errorf("done %s times, and the answer is %s", done, answer)
+			}
+		})
+	}
+}
+
+// A script that does not end lets a person take control at once, and goes on.
+func TestTakeOverDuringScripts(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	agent := connect(t, s, "")
+	page := agent.pages()[0]
+	at := agent.attach(page)
+	agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "new Promise((done) => { window.finish = done })",
+		"awaitPromise": true})
+	anna := person(t, s, "anna")
+	began := time.Now()
+	anna.take("anna-anna-anna-anna")
+	if took := time.Since(began); took > takeWait/2 {
+		t.Errorf("control was taken after %v", took)
+	}
+	mine := anna.attach(page)
+	anna.must(mine, "Runtime.evaluate", map[string]any{"expression": "finish('by anna')"})
+	if got := agent.next(); !strings.Contains(string(got), "by anna") {
+		t.Errorf("the script ends with %s", got)
+	}
+}
+
 // Of more commands than may wait the last is refused at once, and a client that leaves takes its own with it.
 func TestTakeOverManyWait(t *testing.T) {
 	t.Parallel()

@@ -102,6 +102,18 @@ func TestThrottle(t *testing.T) {
 		t.Error("a page that plays something is hidden")
 	}
 
+	// A person who looks leaves it so, and one who takes control has it as it was.
+	anna := person(t, s, "anna")
+	anna.attach(page)
+	if !isHidden(page) {
+		t.Error("a person who looks wakes the page")
+	}
+	anna.take("anna-anna-anna-anna")
+	until("a person has control of the page as it was", func() bool { return !isHidden(page) })
+	anna.must("", "Btools.give", nil)
+	s.throttleUnused(time.Now())
+	until("the page is hidden again", func() bool { return isHidden(page) })
+
 	// The next command, of any client, finds the page as it was.
 	other := connect(t, s, page)
 	got := other.must("", "Runtime.evaluate",
