@@ -101,6 +101,8 @@ type target struct {
 	throttled  bool // it is hidden, because the session is not used
 	frozen     bool // by a client
 	crashed    bool // its renderer is gone, or is crashing on command
+
+	dialogs map[told]json.RawMessage // the event of the JavaScript dialog that is open, by who was told of it
 }
 
 // Open connects to the Chrome whose browser WebSocket has this URL. All clients share one

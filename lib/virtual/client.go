@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -272,6 +273,7 @@ func (k *Client) unregister() {
 	}
 	for _, t := range s.targetsLocked() {
 		b.unblockLocked(t, k)
+		maps.DeleteFunc(t.dialogs, func(by told, _ json.RawMessage) bool { return by.client == k })
 	}
 }
 
@@ -368,6 +370,7 @@ var (
 	methodHead  = []byte(`{"method":"`)
 	targetEvent = []byte(`{"method":"Target.`)
 	crashEvent  = []byte(`{"method":"Inspector.target`)
+	dialogEvent = []byte(`{"method":"Page.javascriptDialog`)
 )
 
 // isInspected reports whether k.event handles a message. Chrome writes the
@@ -376,7 +379,7 @@ func isInspected(head []byte) bool {
 	if len(head) < len(methodHead) || string(head[:len(methodHead)]) != string(methodHead) {
 		return true
 	}
-	return bytes.HasPrefix(head, targetEvent) || bytes.HasPrefix(head, crashEvent)
+	return bytes.HasPrefix(head, targetEvent) || bytes.HasPrefix(head, crashEvent) || bytes.HasPrefix(head, dialogEvent)
 }
 
 // event handles an event about targets.
@@ -409,6 +412,9 @@ func (k *Client) event(message []byte) {
 		if t := k.targetLocked(session); t != nil {
 			t.crashed = jsonrpc.GetString(message, "method") == "Inspector.targetCrashed"
 		}
+		k.toClient.Put(message)
+	case "Page.javascriptDialogOpening", "Page.javascriptDialogClosed":
+		k.dialogLocked(session, method, params)
 		k.toClient.Put(message)
 	default:
 		k.toClient.Put(message)
@@ -539,6 +545,7 @@ func (k *Client) forgetLocked(session string) {
 		return
 	}
 	k.attachLocked(t, -1)
+	delete(t.dialogs, told{k, session})
 	if !k.isAttachedLocked(a.target) {
 		b.unblockLocked(t, k)
 	}

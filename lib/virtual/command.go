@@ -114,7 +114,7 @@ func (k *Client) act(c policy.Command, message []byte) error {
 	case rule.Action != policy.Pass:
 		k.handle(c, r, rule.Action)
 		return nil
-	case rule.Has(policy.Clips) && k.captureAmongOthers(c):
+	case rule.Has(policy.Clips) && k.captureAmongOthers(c), k.person != nil && k.meetDialog(c):
 		return nil
 	case rule.Has(policy.Navigates) && k.session.isLimited():
 		k.forward(c, r, k.session.namesRule(jsonrpc.GetString(params, "url")))

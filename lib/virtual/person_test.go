@@ -41,6 +41,33 @@ func TestPersonSees(t *testing.T) {
 	agent.must("", "Browser.getVersion", nil)
 }
 
+// A person who comes when a dialog is open is told of it, and answers it.
+func TestPersonAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	agent := connect(t, s, "")
+	page := agent.pages()[0]
+	at := agent.attach(page)
+	agent.must(at, "Page.enable", nil)
+	agent.must(at, "Runtime.evaluate", map[string]any{
+		"expression": `setTimeout(() => { window.answer = prompt("name?", "nobody") }, 0)`})
+	agent.event("Page.javascriptDialogOpening", "name?")
+	anna := person(t, s, "anna")
+	seen := anna.attach(page)
+	anna.conn.Write(fmt.Appendf(nil, `{"id":90001,"method":"Page.enable","sessionId":%q}`, seen))
+	if opened := anna.event("Page.javascriptDialogOpening", "name?"); jsonrpc.GetString(opened, "sessionId") != seen {
+		t.Errorf("the person is told %s", opened)
+	}
+	anna.take("anna-anna-anna-anna")
+	anna.must(seen, "Page.handleJavaScriptDialog", map[string]any{"accept": true, "promptText": "Anna"})
+	anna.event("Page.javascriptDialogClosed", "")
+	anna.must("", "Btools.give", nil)
+	if got := string(agent.must(at, "Runtime.evaluate", map[string]any{"expression": "answer"})); !strings.Contains(got,
+		`"Anna"`) {
+		t.Errorf("the page has %s", got)
+	}
+}
+
 // person attaches to a session as somebody who looks at it.
 func person(t *testing.T, s *Session, who string) *peer {
 	t.Helper()

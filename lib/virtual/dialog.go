@@ -1,0 +1,66 @@
+package virtual
+
+import (
+	"encoding/json"
+
+	"btools/lib/cdp/wire"
+	"btools/lib/virtual/policy"
+)
+
+// Chrome lets a JavaScript dialog be answered only by CDP sessions that it has told of it, those with the domain Page.
+// A person who comes later is told of it by us, and answers it on the CDP session of a client that was.
+
+// told is a CDP session of a client that Chrome has told of a dialog.
+type told struct {
+	client  *Client
+	session string
+}
+
+// dialogLocked notes an event of a dialog.
+func (k *Client) dialogLocked(session, method string, params json.RawMessage) {
+	t := k.targetLocked(session)
+	switch {
+	case t == nil:
+	case method == "Page.javascriptDialogClosed":
+		delete(t.dialogs, told{k, session})
+	default:
+		if t.dialogs == nil {
+			t.dialogs = map[told]json.RawMessage{}
+		}
+		t.dialogs[told{k, session}] = params
+	}
+}
+
+// dialogOf returns the dialog that is open in the page of a CDP session, of which Chrome has told other sessions only,
+// and one of those; nil: none.
+func (k *Client) dialogOf(session string) (told, json.RawMessage) {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := k.targetLocked(session)
+	if t == nil || t.dialogs[told{k, session}] != nil {
+		return told{}, nil
+	}
+	for by, params := range t.dialogs {
+		return by, params
+	}
+	return told{}, nil
+}
+
+// meetDialog tells a person of a dialog that is open already, or has it answered on another CDP session, and reports
+// whether it does that.
+func (k *Client) meetDialog(c policy.Command) bool {
+	if c.Method != "Page.enable" && c.Method != "Page.handleJavaScriptDialog" {
+		return false
+	}
+	by, params := k.dialogOf(c.Session)
+	switch {
+	case params == nil:
+	case c.Method == "Page.enable":
+		k.toClient.Put(wire.Event(c.Session, "Page.javascriptDialogOpening", params))
+	default:
+		by.client.calls.Begin(by.session, c.Method, c.Params, k.answerTo(c, nil))
+		return true
+	}
+	return false
+}
