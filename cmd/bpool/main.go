@@ -96,6 +96,8 @@ func main() {
 				Do: command.Drain,
 				Flags: []ucli.Flag{socket,
 					&ucli.BoolFlag{Name: "wait", Usage: "wait until no instance is leased"},
+					&ucli.DurationFlag{Name: "timeout", Usage: "with --wait, wait at most `DURATION`",
+						DefaultText: "no limit"},
 					&ucli.BoolFlag{Name: "off", Usage: "grant leases again"}}},
 			{Name: "scale", Usage: "change the number of instances of a pool", ArgsUsage: "POOL N", Do: command.Scale,
 				Flags: []ucli.Flag{socket}},

@@ -180,6 +180,9 @@ func TestLeasesByHTTP(t *testing.T) {
 		"token ci has the 2 leases") {
 		t.Errorf("one too many: %d %s", code, b)
 	}
+	cmdtest.Until(t, "it is logged", func() bool {
+		return strings.Contains(p.Errs.String(), "a request got no lease pool=A instance=\"\" by=token:ci")
+	})
 	third := make(chan cmdtest.Leased, 1)
 	go func() { third <- ci.lease(`{"timeout":"30s","state":{"cookies":[],"origins":[]}}`) }()
 	select {

@@ -30,6 +30,12 @@ func (v *Service) logRefusal(r Request, err error) {
 	v.logLease("a request got no lease", append(args, "waited_ms", time.Since(r.began).Milliseconds(), "why", err)...)
 }
 
+// LogRefusal logs that a request, which began then, got no lease before it came to a pool.
+func (v *Service) LogRefusal(r Request, began time.Time, err error) {
+	r.began = began
+	v.logRefusal(r, err)
+}
+
 // logLease logs a message soon, or never if too many are to be logged: a log that blocks
 // holds up no lease.
 func (v *Service) logLease(message string, args ...any) {

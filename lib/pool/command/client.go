@@ -554,16 +554,23 @@ func Restart(c *cli.Context) error {
 	return nil
 }
 
-// Drain makes pools stop granting leases, or resume it. With --wait it returns when the
-// leases have ended.
+// Drain makes pools stop granting leases, or resumes. With --wait it returns when the leases
+// have ended, or an error after --timeout.
 func Drain(c *cli.Context) error {
 	name, err := optionalArg(c, "pool")
 	if err != nil {
 		return err
 	}
-	if c.Bool("wait") && c.Bool("off") {
+	switch {
+	case c.Bool("wait") && c.Bool("off"):
 		return c.UsageError("--wait and --off exclude each other")
+	case c.IsSet("timeout") && !c.Bool("wait"):
+		return c.UsageError("--timeout is for --wait")
 	}
+	if err := checkDurations(c, "timeout"); err != nil {
+		return err
+	}
+	over := time.Now().Add(c.Duration("timeout"))
 	n, err := ask(c, api.Drain, api.DrainRequest{Of: api.Of{Pool: name}, Off: c.Bool("off")})
 	if err != nil {
 		return err
@@ -582,6 +589,10 @@ func Drain(c *cli.Context) error {
 		st, err := ask(c, api.Pools, api.Of{Pool: name})
 		if err != nil || st.Summary.Leased == 0 {
 			return err
+		}
+		if c.IsSet("timeout") && time.Now().After(over) {
+			return exit.Errorf(exit.TryAgain, "not drained within %v: there is still %s", c.Duration("timeout"),
+				pool.Holders(&st, time.Now()))
 		}
 		if !waits {
 			c.Log.Info("waiting for " + pool.Holders(&st, time.Now()))

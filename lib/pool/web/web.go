@@ -173,6 +173,8 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 	began := time.Now()
 	leave, err := s.lines.enter(ctx, t, most)
 	if err != nil {
+		s.Pools.LogRefusal(pool.Request{Pool: r.Pool, Instance: r.Instance, Holder: r.Holder, By: control.ByToken(t)},
+			began, err)
 		return nil, err
 	}
 	r.Timeout = new(max(0, most-time.Since(began)).Milliseconds())
