@@ -250,6 +250,8 @@ func useBeforeUnload(t *testing.T, x person, url string) {
 		}
 	}
 	x.agent.until("the page is left", `document.title === "Other"`)
+	x.press("Back")
+	x.agent.until("the person is back", "window.button")
 }
 
 func useMiddleClick(t *testing.T, x person, _ string) {

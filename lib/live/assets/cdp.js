@@ -131,16 +131,17 @@ export class Pages {
   all = new Map(); // of TargetInfo by target
   current = ''; // target
   session = ''; // of CDP, with it
+  history = []; // of it
 
   // changed is called when a page has come, gone, or has another title or address; opened when another one is looked at.
-  constructor(link, { changed = () => {}, opened = () => {}, follows = () => true }) {
-    Object.assign(this, { link, changed, opened, follows });
+  constructor(link, { changed, opened }) {
+    Object.assign(this, { link, changed, opened });
     const note = ({ targetInfo: info }) => {
       if (info.type !== 'page') return;
       const isNew = !this.all.has(info.targetId);
       const { title, url } = this.all.get(info.targetId) ?? {};
       this.all.set(info.targetId, { ...info, title: url === info.url && title ? title : info.title });
-      if (!this.current || (isNew && info.openerId === this.current && this.follows())) this.look(info.targetId);
+      if (!this.current || (isNew && info.openerId === this.current)) this.look(info.targetId);
       this.changed();
     };
     link.on('Target.targetCreated', note).on('Target.targetInfoChanged', note);
@@ -168,8 +169,7 @@ export class Pages {
   // look attaches to another page.
   async look(target) {
     const old = this.session;
-    this.current = target;
-    this.session = '';
+    Object.assign(this, { current: target, session: '', history: [], at: 0 });
     try {
       const { sessionId } = await this.link.call('Target.attachToTarget', { targetId: target, flatten: true });
       if (this.current !== target) return this.link.send('Target.detachFromTarget', { sessionId });
@@ -180,22 +180,21 @@ export class Pages {
     if (old) this.link.send('Target.detachFromTarget', { sessionId: old });
   }
 
-  // readTitle asks for the title of the page that is looked at, once a second at most: Chrome tells of an address only.
-  async readTitle() {
+  // read asks for the history and the title of the page that is looked at, once a second at most: Chrome tells of an
+  // address only.
+  async read() {
     this.stale = true;
     if (this.reads) return;
     this.reads = true;
     while (this.stale) {
       this.stale = false;
-      const { session, current } = this;
-      try {
-        const { entries, currentIndex } = await this.link.call('Page.getNavigationHistory', {}, session);
-        const info = this.all.get(current), { title } = entries[currentIndex];
-        if (info && info.title !== title) {
-          info.title = title;
-          this.changed();
-        }
-      } catch { // it has gone
+      const { session, now } = this;
+      const { entries, currentIndex: at } = await this.link.call('Page.getNavigationHistory', {}, session).catch(() => ({}));
+      const title = entries?.[at].title;
+      if (entries && session === this.session && (now?.title !== title || at !== this.at || entries.length !== this.history.length)) {
+        Object.assign(this, { history: entries, at });
+        Object.assign(now ?? {}, { title });
+        this.changed();
       }
       await new Promise((done) => setTimeout(done, 1000));
     }

@@ -43,7 +43,7 @@ function Tile({ s }) {
         link = await Link.open(s.key, { tile: true });
         if (over || !isShown) return close();
         const mine = link;
-        picture = new Picture(link, canvas.current, { tile: true, size: () => [Math.min(480, Math.ceil(canvas.current.clientWidth * devicePixelRatio)), 480], animated: isOften, drawn: () => pages.readTitle() });
+        picture = new Picture(link, canvas.current, { tile: true, size: () => [Math.min(480, Math.ceil(canvas.current.clientWidth * devicePixelRatio)), 480], animated: isOften, drawn: () => pages.read() });
         const note = () => see((was) => ({ ...was, why: mine.about.why, title: pages.now?.title, url: pages.now?.url, crashed: pages.now?.crashed }));
         const pages = new Pages(link, { opened: () => { mine === link && picture.show(pages.session); note(); }, changed: note });
         link.on('Btools.command', (c) => {

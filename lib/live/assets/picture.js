@@ -72,16 +72,7 @@ export class Picture {
   }
 
   // again asks for pictures of another size or quality.
-  async again() {
-    const session = this.#session;
-    if (!session) return;
-    try {
-      await this.link.call('Page.stopScreencast', {}, session);
-      if (session === this.#session) await this.#start();
-    } catch {
-      if (session === this.#session) this.show(session);
-    }
-  }
+  again() { if (this.#session) this.show(this.#session); }
 
   #ack(frame) { this.link.send('Page.screencastFrameAck', { sessionId: frame.sessionId }, this.#session); }
 

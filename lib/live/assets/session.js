@@ -22,7 +22,6 @@ class View {
   control = { you: false };
   scripts = false; // the agent's go on
   log = [];
-  history = [];
   told = ''; // for the live region
 
   constructor(key, changed) {
@@ -44,10 +43,7 @@ class View {
       } catch (e) {
         this.set({ state: 'refused', error: e.message });
       }
-      await new Promise((done) => {
-        this.again = done;
-        setTimeout(done, wait);
-      });
+      await new Promise((done) => setTimeout(this.again = done, wait));
     }
   }
 
@@ -75,14 +71,17 @@ class View {
     if (this.over) return link.close();
     Object.assign(this, { link, about: link.about, error: '', dialog: undefined, choices: undefined,
       control: { you: false }, resumes: true });
-    this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened(), follows: () => this.follows() });
+    this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened() });
     this.frames = new Frames(link, this.pages);
     const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
-    this.picture = new Picture(link, this.canvas, { size: () => this.size?.() ?? [1280, 800], drawn: () => this.#drawn(), meta });
+    this.picture = new Picture(link, this.canvas, { meta, size: () => this.size?.() ?? [1280, 800], drawn: () => {
+      this.drawn?.(this.picture.meta);
+      this.pages.read();
+    } });
     link.on('Btools.control', (c) => this.#controlled(c)).on('Btools.command', (c) => this.#commanded(c));
     link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
     link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
-    link.on('Page.frameNavigated', () => this.#readHistory());
+    link.on('Page.frameNavigated', () => this.pages.read());
     this.input = new Input({
       pages: this.pages, picture: this.picture,
       linkAt: (p) => this.frames.isLink(p), copy: () => this.copy(), menu: (p, e) => this.#openMenu(p, e),
@@ -94,18 +93,15 @@ class View {
     await this.pages.begin();
   }
 
-  // follows reports whether the view goes to a page that another one opens.
-  follows() { return true; }
-
   #opened() {
-    this.set({ dialog: undefined, choices: undefined, history: [] });
+    this.set({ dialog: undefined, choices: undefined });
     const { session } = this.pages;
     this.picture.show(session);
     if (!session) return;
     // In headless-shell a page with Page.enable waits for the answer to a dialog, which would be an effect of the view.
     if (!this.isShell || this.control.you) this.link.send('Page.enable', {}, session);
     if (this.control.you) this.#begin();
-    this.#readHistory();
+    this.pages.read();
   }
 
   // begin makes ready the page that is looked at for a person's input.
@@ -115,20 +111,6 @@ class View {
     link.send('Page.enable', {}, pages.session);
     link.send('Page.bringToFront', {}, pages.session);
     this.frames.begin();
-  }
-
-  #drawn() {
-    this.drawn?.(this.picture.meta);
-    this.pages.readTitle();
-  }
-
-  async #readHistory() {
-    const { session } = this.pages;
-    try {
-      const { entries, currentIndex } = await this.link.call('Page.getNavigationHistory', {}, session);
-      if (session === this.pages.session) this.set({ history: entries, at: currentIndex });
-    } catch { // it has gone
-    }
   }
 
   #controlled(control) {
@@ -159,12 +141,7 @@ class View {
     } else {
       this.log = [{ verb, page, at: Date.now(), times: 1 }, ...this.log].slice(0, longest);
     }
-    this.#later();
-  }
-
-  // later shows what has changed with the next picture of the screen: an agent may do thousands of things a second.
-  #later() {
-    this.waits ??= requestAnimationFrame(() => {
+    this.waits ??= requestAnimationFrame(() => { // an agent may do thousands of things a second
       this.waits = undefined;
       this.changed();
     });
@@ -174,13 +151,9 @@ class View {
   get held() { return JSON.parse(sessionStorage.getItem(this.stored)); }
 
   async take({ holder, scripts } = { holder: this.held?.holder ?? crypto.randomUUID(), scripts: this.scripts }) {
-    try {
-      await this.link.call('Btools.take', { holder, scripts });
-      sessionStorage.setItem(this.stored, JSON.stringify({ holder, scripts }));
-      this.set({ error: '', scripts });
-    } catch (e) {
-      this.set({ error: shown(e.message) });
-    }
+    if (!await this.act('Btools.take', { holder, scripts }, '')) return;
+    sessionStorage.setItem(this.stored, JSON.stringify({ holder, scripts }));
+    this.set({ scripts });
   }
 
   give() {
@@ -188,27 +161,19 @@ class View {
     this.link.send('Btools.give');
   }
 
-  // act does something that needs control, and says what went wrong.
+  // act does something that needs control, says what went wrong, and returns whether nothing did.
   async act(method, params, session = this.pages.session) {
-    try {
-      await this.link.call(method, params, session);
-      this.set({ error: '' });
-    } catch (e) {
-      this.set({ error: shown(e.message) });
-    }
+    const error = await this.link.call(method, params, session).then(() => '', (e) => e.message);
+    this.set({ error });
+    return !error;
   }
 
   async copy() {
     const text = await this.frames.selection();
     if (!text) return false;
-    try {
-      await navigator.clipboard.writeText(text);
-    } catch {
-      this.say('The browser does not let this page copy.');
-      return false;
-    }
-    this.say('Copied.');
-    return true;
+    const copied = await navigator.clipboard.writeText(text).then(() => true, () => false);
+    this.say(copied ? 'Copied.' : 'The browser does not let this page copy.');
+    return copied;
   }
 
   async #openMenu(point, e) {
@@ -280,7 +245,7 @@ export function Session({ sessionKey, about }) {
 
 // Tabs shows the tabs, and the address of the one that is looked at.
 function Tabs({ v, you }) {
-  const { pages, history, at } = v, now = pages.now;
+  const { pages } = v, { history, at, now } = pages;
   const go = (step) => v.act('Page.navigateToHistoryEntry', { entryId: history[at + step].id });
   const navigate = (e) => {
     e.preventDefault();
