@@ -219,6 +219,8 @@ var sessionColumns = []cli.Column{
 	{Head: "SESSION", Field: "session.name"}, {Head: "PORT", Field: "proxy.port"},
 	{Head: "TABS", Field: "session.tab_count"},
 	{Head: "CLIENTS", Field: "session.clients"}, {Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds},
+	{Head: "HIBERNATED", Field: "session.hibernated", Spare: 2},
+	{Head: "CONTROL", Field: "session.control.by", Spare: 3},
 	{Head: "OWNER", Field: "proxy.owner", Spare: 1}, {Head: "ENDPOINT", Field: "session.ws_url"},
 }
 
