@@ -5,6 +5,7 @@ package main_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -81,32 +82,50 @@ func (p *tab) attach(target string) {
 
 func (p *tab) call(method string, params, result any) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), cmdtest.Patience)
-	defer cancel()
-	if err := p.conn.Call(ctx, p.session, method, params, result); err != nil {
+	if err := p.try(method, params, result); err != nil {
 		p.t.Fatalf("%s: %v", method, err)
 	}
+}
+
+func (p *tab) try(method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(p.t.Context(), cmdtest.Patience)
+	defer cancel()
+	return p.conn.Call(ctx, p.session, method, params, result)
 }
 
 // eval returns the value of an expression.
 func (p *tab) eval(expression string) any {
 	p.t.Helper()
+	value, err := p.tryEval(expression)
+	if err != nil {
+		p.t.Fatalf("%.200s: %v", expression, err)
+	}
+	return value
+}
+
+func (p *tab) tryEval(expression string) (any, error) {
 	var got struct {
 		Result           struct{ Value any }
 		ExceptionDetails json.RawMessage
 	}
-	p.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true,
-		"userGesture": true}, &got)
-	if got.ExceptionDetails != nil {
-		p.t.Fatalf("%.200s: %s", expression, got.ExceptionDetails)
+	err := p.try("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true,
+		"returnByValue": true, "userGesture": true}, &got)
+	if err == nil && got.ExceptionDetails != nil {
+		err = errors.New(string(got.ExceptionDetails))
 	}
-	return got.Result.Value
+	return got.Result.Value, err
 }
 
-// until waits until an expression is true.
+// until waits until an expression is true. The page may go elsewhere meanwhile.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
-	cmdtest.Until(p.t, what, func() bool { return p.eval("!!("+expression+")") == true })
+	cmdtest.Until(p.t, what, func() bool {
+		value, err := p.tryEval("!!(" + expression + ")")
+		if err != nil && !strings.Contains(err.Error(), "Inspected target navigated or closed") {
+			p.t.Fatalf("%s: %v", what, err)
+		}
+		return value == true
+	})
 }
 
 // mouse has an event of the mouse happen.

@@ -246,7 +246,10 @@ export function Session({ sessionKey, about }) {
 // Tabs shows the tabs, and the address of the one that is looked at.
 function Tabs({ v, you }) {
   const { pages } = v, { history, at, now } = pages;
-  const go = (step) => v.act('Page.navigateToHistoryEntry', { entryId: history[at + step].id });
+  const go = async (step) => { // from where the page is now
+    const { entries, currentIndex } = await v.link.call('Page.getNavigationHistory', {}, pages.session);
+    if (entries[currentIndex + step]) v.act('Page.navigateToHistoryEntry', { entryId: entries[currentIndex + step].id });
+  };
   const navigate = (e) => {
     e.preventDefault();
     v.act('Page.navigate', { url: addressOf(e.target.elements.address.value.trim()) });
