@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -232,7 +233,9 @@ func (s *Server) lease(w *front.Response, r *http.Request, t *tokens.Token) erro
 	s.readdress(r, rec)
 	conn.SetWriteDeadline(time.Now().Add(writeBound))
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	if _, err = w.Write(rec.Line()); err == nil {
+	line := rec.Line()
+	w.Header().Set("Content-Length", strconv.Itoa(len(line))) // so that nothing is to be written after the flush
+	if _, err = w.Write(line); err == nil {
 		err = conn.Flush()
 	}
 	if err == nil {
