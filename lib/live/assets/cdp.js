@@ -28,9 +28,7 @@ async function open(path, hello) {
       sessionStorage.removeItem(stored);
       return open(path, hello);
     }
-    const refused = new Error(first.error);
-    refused.final = true;
-    throw refused;
+    throw Object.assign(new Error(first.error), { final: true });
   }
   if (first.token) sessionStorage.setItem(stored, first.token);
   return [socket, first];
@@ -141,7 +139,7 @@ export class Pages {
       const isNew = !this.all.has(info.targetId);
       const { title, url } = this.all.get(info.targetId) ?? {};
       this.all.set(info.targetId, { ...info, title: url === info.url && title ? title : info.title });
-      if (!this.current || (isNew && info.openerId === this.current)) this.look(info.targetId);
+      if (!this.current || (isNew && info.openerId === this.current)) this.looked = this.look(info.targetId);
       this.changed();
     };
     link.on('Target.targetCreated', note).on('Target.targetInfoChanged', note);
@@ -163,8 +161,11 @@ export class Pages {
     });
   }
 
-  // begin asks for the pages.
-  begin() { return this.link.call('Target.setDiscoverTargets', { discover: true }); }
+  // begin asks for the pages, and returns when one is looked at.
+  async begin() {
+    await this.link.call('Target.setDiscoverTargets', { discover: true });
+    await this.looked;
+  }
 
   // look attaches to another page.
   async look(target) {

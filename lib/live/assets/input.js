@@ -42,6 +42,17 @@ export class Input {
     });
   }
 
+  #click(e, how) {
+    this.#mouse('mousePressed', e, how);
+    this.#mouse('mouseReleased', e, { ...how, buttons: 0 });
+  }
+
+  #text(text) { if (text) this.#send('Input.insertText', { text }); }
+
+  #compose(text) {
+    this.#send('Input.imeSetComposition', { text, selectionStart: text.length, selectionEnd: text.length });
+  }
+
   // handle has the events of a surface, and of the field for text in it, sent.
   handle(surface, field) {
     const on = (at, type, f) => at.addEventListener(type, (e) => this.picture.meta && f(e), { passive: false });
@@ -57,8 +68,7 @@ export class Input {
     on(surface, 'contextmenu', (e) => {
       e.preventDefault();
       if (this.#held.size || e.button === 2) return; // the press was sent
-      this.#mouse('mousePressed', e, { button: 'right', buttons: 2, clickCount: 1 }); // a tap with two fingers has none
-      this.#mouse('mouseReleased', e, { button: 'right', buttons: 0, clickCount: 1 });
+      this.#click(e, { button: 'right', buttons: 2, clickCount: 1 }); // a tap with two fingers has no press
     });
     on(surface, 'wheel', (e) => {
       e.preventDefault();
@@ -69,20 +79,18 @@ export class Input {
     on(field, 'keyup', (e) => this.#keyUp(e));
     on(field, 'paste', (e) => {
       e.preventDefault();
-      const text = e.clipboardData.getData('text/plain');
-      if (text) this.#send('Input.insertText', { text });
+      this.#text(e.clipboardData.getData('text/plain'));
     });
-    on(field, 'compositionupdate', (e) => {
-      this.#send('Input.imeSetComposition', { text: e.data, selectionStart: e.data.length, selectionEnd: e.data.length });
-    });
+    on(field, 'compositionupdate', (e) => this.#compose(e.data));
     on(field, 'compositionend', (e) => {
-      if (e.data) this.#send('Input.insertText', { text: e.data });
-      else this.#send('Input.imeSetComposition', { text: '', selectionStart: 0, selectionEnd: 0 });
+      if (e.data) this.#text(e.data);
+      else this.#compose('');
       field.value = '';
     });
     on(field, 'input', (e) => { // of a keyboard on the screen, which has no keys
-      if (!e.isComposing && e.inputType === 'insertText' && e.data) this.#send('Input.insertText', { text: e.data });
-      if (!e.isComposing) field.value = '';
+      if (e.isComposing) return;
+      if (e.inputType === 'insertText') this.#text(e.data);
+      field.value = '';
     });
     on(field, 'blur', () => this.letGo());
   }
@@ -92,9 +100,8 @@ export class Input {
     this.#flush();
     const clickCount = this.#clicks(e);
     if (button === 'middle') { // it would paste the browser's clipboard, but on a link
-      if (!(await this.linkAt(this.picture.pointOf(e.clientX, e.clientY)))) return;
-      this.#mouse('mousePressed', e, { button, buttons: 4, clickCount });
-      return this.#mouse('mouseReleased', e, { button, buttons: 0, clickCount });
+      if (await this.linkAt(this.picture.pointOf(e.clientX, e.clientY))) this.#click(e, { button, buttons: 4, clickCount });
+      return;
     }
     this.#held.add(button);
     this.#mouse('mousePressed', e, { button, clickCount });

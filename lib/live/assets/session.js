@@ -47,30 +47,21 @@ class View {
     }
   }
 
-  close() {
-    this.over = true;
-    this.link?.close();
-  }
+  close() { this.over = true; this.link?.close(); }
 
-  set(what) {
-    Object.assign(this, what);
-    this.changed();
-  }
+  set(what) { Object.assign(this, what); this.changed(); }
 
   say(told) { this.set({ told }); }
 
   // wake has a hibernated session come back.
-  wake() {
-    this.wakes = true;
-    this.again?.();
-  }
+  wake() { this.wakes = true; this.again?.(); }
 
   async #connect() {
     const link = await Link.open(this.key, { tile: false, wake: this.wakes });
     this.wakes = false;
     if (this.over) return link.close();
     Object.assign(this, { link, about: link.about, error: '', dialog: undefined, choices: undefined,
-      control: { you: false }, resumes: true });
+      control: { you: false } });
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened() });
     this.frames = new Frames(link, this.pages);
     const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
@@ -91,6 +82,7 @@ class View {
     this.isShell = product.startsWith('HeadlessChrome');
     this.set({ state: 'open' });
     await this.pages.begin();
+    if (this.control.by && this.held) this.take(this.held); // as before the connection was lost
   }
 
   #opened() {
@@ -117,8 +109,6 @@ class View {
     const { you: had, by: before } = this.control;
     this.set({ control });
     if (!control.by) sessionStorage.removeItem(this.stored);
-    else if (this.resumes && this.held) this.take(this.held); // as before the connection was lost
-    this.resumes = false;
     if (control.you && !had) {
       this.#begin();
       this.say('You have control. The agent waits.');
@@ -156,10 +146,7 @@ class View {
     this.set({ scripts });
   }
 
-  give() {
-    this.input.letGo();
-    this.link.send('Btools.give');
-  }
+  give() { this.input.letGo(); this.link.send('Btools.give'); }
 
   // act does something that needs control, says what went wrong, and returns whether nothing did.
   async act(method, params, session = this.pages.session) {
