@@ -120,12 +120,12 @@ func (p Pool) Await(ctx context.Context, most time.Duration) (*control.Client, e
 	}
 }
 
-// RunningPools returns the services in the state file that are running: shared ones,
+// RunningPools returns the services in the state file that are running and grant leases: shared ones,
 // and private ones that belong to a program.
 func RunningPools(ctx context.Context, f *state.File) (shared, private []state.PoolService) {
 	for _, p := range f.Pools {
 		switch {
-		case !isRunning(ctx, p):
+		case p.Former != "" || !isRunning(ctx, p):
 		case p.Private:
 			private = append(private, p)
 		case !slices.ContainsFunc(shared, func(other state.PoolService) bool { return other.Control == p.Control }):

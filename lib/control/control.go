@@ -219,6 +219,23 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return &listener{UnixListener: l, path: path, made: st}, nil
 }
 
+// Adopt returns the listener of a socket that another process of this service has opened, whose path is this
+// one's now.
+func Adopt(l *net.UnixListener) net.Listener {
+	path := l.Addr().String()
+	made, _ := os.Lstat(path)
+	return &listener{UnixListener: l, path: path, made: made}
+}
+
+// Leave closes a listener whose path another process of this service has adopted.
+func Leave(l net.Listener) {
+	if l, ok := l.(*listener); ok {
+		l.UnixListener.Close()
+		return
+	}
+	l.Close()
+}
+
 // closeBound is how long Close waits for another process that opens the
 // socket's path just now.
 const closeBound = time.Second

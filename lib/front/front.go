@@ -40,9 +40,11 @@ type Front struct {
 	TLS *tls.Config
 	// ReadTimeout and WriteTimeout bound a whole request and its answer; 0: nothing does.
 	ReadTimeout, WriteTimeout time.Duration
-	Log                       *slog.Logger
 	// Followed, if not nil, is called each time the tokens' file has been looked at.
 	Followed func()
+	// Left, if not nil, is closed when another process has the listeners: connections that are used go on.
+	Left <-chan struct{}
+	Log  *slog.Logger
 }
 
 // Route is a row of the table of a front.
@@ -97,14 +99,21 @@ func (f *Front) Serve(ctx context.Context, end func(*http.Server), listeners ...
 		}
 		accepting.Go(func() { failed <- s.Serve(f.Limit.listener(l)) })
 	}
+	closeAll := func() {
+		for _, l := range listeners {
+			l.Close()
+		}
+	}
 	var err error
 	select {
 	case <-ctx.Done():
+	case <-f.Left:
+		closeAll()
+		s.SetKeepAlivesEnabled(false) // who waits for no answer asks the other process
+		<-ctx.Done()
 	case err = <-failed:
 	}
-	for _, l := range listeners {
-		l.Close()
-	}
+	closeAll()
 	if end != nil {
 		end(s)
 	}

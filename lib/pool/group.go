@@ -16,7 +16,8 @@ import (
 // session. One browser at a time takes new leases. Browsers that it has
 // replaced end with their last lease.
 type group struct {
-	runner // of chrome and its successors, with the settings that the instances share
+	runner               // of chrome and its successors, with the settings that the instances share
+	gone   chan struct{} // closed when it and its browsers have ended
 
 	// Protected by the service's lock:
 	book     *sessions.Book  // of the leases of its instances
@@ -52,7 +53,7 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 			return
 		}
 	}
-	g := &group{runner: v.newRunner(s.poolName, set), slots: []*slot{s}}
+	g := &group{runner: v.newRunner(s.poolName, set), gone: make(chan struct{}), slots: []*slot{s}}
 	s.group = g
 	g.book = g.newBook()
 	v.groups = append(v.groups, g)
@@ -62,6 +63,7 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 		defer g.started()
 		g.run()
 		g.book.Close()
+		close(g.gone)
 		v.mu.Lock()
 		v.groups = slices.DeleteFunc(v.groups, func(o *group) bool { return o == g })
 		v.mu.Unlock()

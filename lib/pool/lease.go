@@ -124,6 +124,9 @@ func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error
 func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.closing {
+		return nil, nil, errStopping
+	}
 	p, err := v.find(r.Pool)
 	if err != nil {
 		return nil, nil, err
@@ -138,9 +141,6 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 			return nil, nil, err
 		}
 		n = s.number
-	}
-	if v.closing {
-		return nil, nil, errStopping
 	}
 	if r.TTL <= 0 {
 		r.TTL = p.cfg.LeaseTTL

@@ -30,6 +30,9 @@ type Service struct {
 	Path string
 	// Listener is the socket if somebody else has made it, who keeps it, too.
 	Listener net.Listener
+	// Inherited is the socket if an earlier process of this service had it: Open leaves it to Serve to list
+	// the program.
+	Inherited net.Listener
 	// Shared says that other programs of this kind open the same path: then it
 	// is opened before it is listed. One of this process alone is listed first,
 	// so that it is swept if the process is killed in between.
@@ -58,7 +61,11 @@ type Service struct {
 func (s *Service) Open(ctx context.Context) error {
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.restore = make(chan struct{}, 1)
-	s.listener = s.Listener
+	if s.listener = s.Listener; s.Inherited != nil {
+		s.listener = s.Inherited
+		s.Restore() // lists it
+		return nil
+	}
 	steps := []func(context.Context) error{s.list, s.listen}
 	if s.Shared {
 		steps[0], steps[1] = steps[1], steps[0]
@@ -85,24 +92,27 @@ func (s *Service) list(ctx context.Context) error {
 
 // listen opens the socket if it is not there.
 func (s *Service) listen(ctx context.Context) error {
-	if s.Listener != nil {
+	s.mu.Lock()
+	path, kept, open := s.Path, s.Listener != nil, s.listener != nil
+	s.mu.Unlock()
+	if kept {
 		return nil
 	}
-	if _, err := os.Lstat(s.Path); err == nil && s.listener != nil {
+	if _, err := os.Lstat(path); err == nil && open {
 		return nil
 	}
-	if s.listener != nil { // the directory may be gone as well
-		if err := os.MkdirAll(filepath.Dir(s.Path), 0o700); err != nil {
+	if open { // the directory may be gone as well
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
 	}
-	l, err := control.Listen(ctx, s.Path)
+	l, err := control.Listen(ctx, path)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.Path != path {
 		l.Close()
 		return nil
 	}
@@ -147,6 +157,28 @@ func (s *Service) serveLocked() {
 		l := s.listener
 		s.serving.Go(func() { control.Serve(s.ctx, l, s.handle) })
 	}
+}
+
+// Socket returns the listener of the control socket.
+func (s *Service) Socket() net.Listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listener
+}
+
+// Move opens a socket at another path, which is the program's from now on. Leave, which it returns, closes the
+// old one, whose path is another process's then; its connections go on.
+func (s *Service) Move(ctx context.Context, path string) (leave func(), err error) {
+	l, err := control.Listen(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.listener
+	s.Path, s.Listener, s.listener = path, nil, l
+	s.serveLocked()
+	return func() { control.Leave(old) }, nil
 }
 
 // Restore has it looked now whether all is there.

@@ -89,6 +89,9 @@ type PoolService struct {
 	Private bool `json:"private,omitempty"`
 	// Dir is its temporary directory: see Dir.
 	Dir string `json:"dir,omitempty"`
+	// Former is the control socket that its successor has now; "": it has none. It serves its leases to
+	// their end, and is found only by the service at that socket.
+	Former string `json:"former,omitempty"`
 }
 
 // SetPools lists the service, in the place of an entry of the same process.

@@ -56,6 +56,8 @@ const (
 	Drain  control.Method[DrainRequest, Instances] = "drain"
 	Scale  control.Method[ScaleRequest, Instances] = "scale"
 	Reload control.Method[struct{}, any]           = "reload"
+	// Upgrade starts a successor of the service, and answers when that is ready.
+	Upgrade control.Method[struct{}, Upgraded] = "upgrade"
 )
 
 // Pools is Status of bpool, RestartInstances is its Restart.
@@ -180,4 +182,10 @@ type ScaleRequest struct {
 // Instances is the answer to restart, drain and scale: how many instances it concerns.
 type Instances struct {
 	Instances int `json:"instances"`
+}
+
+// Upgraded is the answer to upgrade.
+type Upgraded struct {
+	PID    int `json:"pid"`    // of the successor
+	Leases int `json:"leases"` // that the process before it serves to their end
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"btools/lib/logins/remote"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
+	"btools/lib/pool/successor"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/register"
@@ -80,7 +82,13 @@ type service struct {
 }
 
 // Serve runs the service until it is told to stop.
-func Serve(c *cli.Context) error {
+func Serve(c *cli.Context) (err error) {
+	env := os.Environ()
+	before, err := successor.Inherit()
+	if err != nil {
+		return err
+	}
+	defer func() { before.Fail(err) }()
 	out, err := c.Output([]cli.Column{
 		{Head: "PID", Field: "service.pid"}, {Head: "POOLS", Field: "service.pools"},
 		{Head: "SOCKET", Field: "service.socket"},
@@ -92,7 +100,7 @@ func Serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkDurations(c, "drain-timeout", "stop-timeout"); err != nil {
+	if err := checkDurations(c, "drain-timeout", "stop-timeout", "retire-timeout"); err != nil {
 		return err
 	}
 	owner, err := flags.ReadOwner(c)
@@ -119,7 +127,9 @@ func Serve(c *cli.Context) error {
 	var httpListener net.Listener
 	httpURL := ""
 	if addr := c.String("http"); addr != "" {
-		if httpListener, err = flags.Listen(c, "http", addr); err != nil {
+		if before != nil && len(before.Sockets) == 2 {
+			httpListener = before.Sockets[1]
+		} else if httpListener, err = flags.Listen(c, "http", addr); err != nil {
 			return err
 		}
 		defer httpListener.Close()
@@ -150,14 +160,21 @@ func Serve(c *cli.Context) error {
 	if owner.FD != nil { // the leases of one program, of which it tells itself
 		v.LeaseLevel = slog.LevelDebug
 	}
-	reg, err := registration(c, v, owner.FD != nil)
+	reg, err := h.registration(c, before, owner.FD != nil)
 	if err != nil {
 		return err
 	}
-	if err := reg.Open(ctx); err != nil {
-		return explainTaken(c, reg.Path, err)
+	if before == nil {
+		if err := reg.Open(ctx); err != nil {
+			return explainTaken(c, reg.Path, err)
+		}
+	} else {
+		v.Launch = after(before.Launch, v.Launch)
 	}
 	notify := systemd.NewNotifier()
+	u := &upgrade{c: c, handler: h, reg: reg, notify: notify, env: env, http: httpListener, private: owner.FD != nil,
+		left: make(chan struct{})}
+	h.upgrade, web.Left = u.start, u.left
 	h.reload = func() (pool.Changes, error) {
 		cfg, err := load(c)
 		if err != nil {
@@ -174,17 +191,25 @@ func Serve(c *cli.Context) error {
 	serving, end := context.WithCancel(context.Background())
 	defer end()
 	ready, err := v.Start(serving)
+	if before != nil && err == nil {
+		err = u.succeed(ctx, before)
+	}
 	reg.Serve(h.serve())
 	if httpListener != nil {
 		go serveHTTP(serving, httpListener, h, web)
 	}
-	if err == nil {
+	if err == nil && before == nil {
 		err = waitForStart(ctx, c, v, ready)
+	} else if err == nil {
+		go waitForStart(ctx, c, v, ready) // the watchdog does not wait
 	}
 	if err == nil && ctx.Err() == nil {
 		r := record.New()
 		r.MustSet("service", service{os.Getpid(), reg.Path, httpURL, v.Names()})
 		err = errors.Join(out.Write(r), out.Close())
+		if before != nil {
+			err = nil // who read the first record may have gone
+		}
 	}
 	if err == nil && ctx.Err() == nil {
 		notify.Tell("READY=1")
@@ -205,6 +230,9 @@ func Serve(c *cli.Context) error {
 				if _, err := h.reload(); err != nil {
 					c.Log.Error("cannot reload the configuration: " + err.Error())
 				}
+			case <-u.left:
+				notify = &systemd.Notifier{} // it follows the successor
+				u.serveLeases(ctx, stop)
 			}
 		}
 	}
@@ -221,24 +249,32 @@ func Serve(c *cli.Context) error {
 
 // registration describes how other programs find the service. A private service
 // is found only by the program that owns it.
-func registration(c *cli.Context, v *pool.Service, private bool) (*register.Service, error) {
+func (h *handler) registration(c *cli.Context, before *successor.Predecessor, private bool) (*register.Service, error) {
 	store := c.State()
-	l, path, err := socket(c, store)
-	if err != nil {
+	var l net.Listener
+	var path string
+	var err error
+	if before != nil {
+		path = before.Sockets[0].Addr().String()
+	} else if l, path, err = socket(c, store); err != nil {
 		return nil, err
 	}
 	self := proc.Self()
-	entry := func() state.PoolService {
-		return state.PoolService{Process: self, Control: path, Names: v.Names(), Private: private,
-			Dir: v.Dir.Path()}
+	h.entry = func() state.PoolService {
+		e := state.PoolService{Process: self, Control: path, Names: h.service.Names(), Private: private,
+			Dir: h.service.Dir.Path()}
+		if at := h.retired.Load(); at != nil {
+			e.Control, e.Former = *at, path
+		}
+		return e
 	}
 	return &register.Service{
 		Store: store, Path: path, Listener: l, Shared: true, Log: c.Log,
 		Listed: func(f *state.File) bool {
-			want := entry()
+			want := h.entry()
 			return slices.ContainsFunc(f.Pools, func(p state.PoolService) bool { return reflect.DeepEqual(p, want) })
 		},
-		Set:  func(f *state.File) { f.SetPools(entry()) },
+		Set:  func(f *state.File) { f.SetPools(h.entry()) },
 		Drop: func(f *state.File) { f.DropPools(self) },
 	}, nil
 }
@@ -393,6 +429,10 @@ type handler struct {
 	reload  func() (pool.Changes, error)
 	states  *remote.Server
 	public  *url.URL // of --public-url; nil: as clients ask
+	upgrade func() (api.Upgraded, error)
+	entry   func() state.PoolService // of this process in the state file
+	// retired is the control socket of a service that has a successor; nil: it has none.
+	retired atomic.Pointer[string]
 }
 
 // methods are those of the control socket.
@@ -440,6 +480,9 @@ func (h *handler) methods() *control.Mux {
 		return api.Instances{Instances: p.Instances}, v.Scale(p.Pool, p.Instances)
 	})
 	control.Handle(m, api.Reload, func(context.Context, struct{}) (any, error) { return h.reload() })
+	control.Handle(m, api.Upgrade, func(context.Context, struct{}) (any, error) {
+		return control.Later(func() (any, error) { return h.upgrade() }), nil
+	})
 	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {
 			if p.Lease != "" {

@@ -1,0 +1,323 @@
+//go:build linux
+
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"btools/lib/cmdtest"
+	"btools/lib/proc"
+	"btools/lib/websocket"
+)
+
+// upgradable is a service whose program is a file of the test's.
+type upgradable struct {
+	t       *testing.T
+	w       *cmdtest.World
+	bin     string
+	cmd     *exec.Cmd
+	records *json.Decoder // of its processes
+	pids    []int         // of them
+	socket  string
+	http    string
+}
+
+// startUpgradable starts a service with these variables, without their prefix.
+func startUpgradable(w *cmdtest.World, args []string, vars ...string) *upgradable {
+	w.T.Helper()
+	u := &upgradable{t: w.T, w: w, bin: w.Dir + "/bin"}
+	os.Mkdir(u.bin, 0o700)
+	for _, name := range []string{"bpool", "blaunch"} {
+		u.install(name, cmdtest.Bin+"/"+name)
+	}
+	args = append([]string{"serve", "--stop-timeout", "1s", "--drain-timeout", "0s"}, args...)
+	u.cmd = w.Cmd(u.bin+"/bpool", args...)
+	for _, v := range vars {
+		u.cmd.Env = append(u.cmd.Env, "PW_MCP_PROXY_"+v)
+	}
+	u.records = json.NewDecoder(cmdtest.StartRead(w.T, u.cmd))
+	u.next()
+	w.T.Cleanup(func() {
+		for _, pid := range u.pids {
+			syscall.Kill(pid, syscall.SIGTERM)
+		}
+		u.cmd.Process.Wait()
+		u.awaitEnd(u.pids...)
+	})
+	return u
+}
+
+// install replaces a program by a file.
+func (u *upgradable) install(name, file string) {
+	u.t.Helper()
+	if out, err := exec.Command("sh", "-c", `cp "$0" "$1.new" && mv "$1.new" "$1"`, file,
+		u.bin+"/"+name).CombinedOutput(); err != nil {
+		u.t.Fatalf("%s", out)
+	}
+}
+
+// installScript replaces bpool by a shell script.
+func (u *upgradable) installScript(text string) {
+	u.t.Helper()
+	cmdtest.WriteFile(u.t, u.w.Dir+"/script", "#!/bin/sh\n"+text+"\n")
+	os.Chmod(u.w.Dir+"/script", 0o755)
+	u.install("bpool", u.w.Dir+"/script")
+}
+
+// next reads the record of the next process.
+func (u *upgradable) next() {
+	u.t.Helper()
+	var x struct {
+		Service struct {
+			PID    int
+			Socket string
+			HTTP   string `json:"http_url"`
+		}
+	}
+	if err := u.records.Decode(&x); err != nil {
+		u.t.Fatalf("no record: %v", err)
+	}
+	u.pids = append(u.pids, x.Service.PID)
+	u.socket, u.http = x.Service.Socket, x.Service.HTTP
+}
+
+// pid returns the process that has the control socket.
+func (u *upgradable) pid() int { return u.pids[len(u.pids)-1] }
+
+func (u *upgradable) upgrade() {
+	u.t.Helper()
+	u.w.Run("bpool", "upgrade").Exits(u.t, 0, "the service has the pid")
+	u.next()
+}
+
+// awaitEnd waits until processes have ended.
+func (u *upgradable) awaitEnd(pids ...int) {
+	u.t.Helper()
+	for _, pid := range pids {
+		cmdtest.Until(u.t, fmt.Sprint("process ", pid, " has ended"), func() bool {
+			_, err := proc.Of(pid)
+			return err == proc.ErrGone
+		})
+	}
+}
+
+// traffic asks browsers until it is stopped.
+type traffic struct {
+	t       *testing.T
+	stop    chan struct{}
+	running sync.WaitGroup
+	answers atomic.Int64
+}
+
+// ask asks the browser of a lease again and again.
+func (f *traffic) ask(l cmdtest.Leased) {
+	f.t.Helper()
+	conn, err := websocket.Dial(f.t.Context(), l.Instance.WSURL)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.running.Go(func() {
+		defer conn.Close(websocket.Normal, "")
+		for n := 1; ; n++ {
+			want := fmt.Sprintf(`{"id":%d,`, n)
+			if err := conn.Write([]byte(want + `"method":"Browser.getVersion"}`)); err != nil {
+				f.t.Errorf("%s: %v", l.Lease.ID, err)
+				return
+			}
+			for got := ""; !strings.HasPrefix(got, want); {
+				m, err := conn.Next()
+				if err != nil {
+					f.t.Errorf("%s: %v", l.Lease.ID, err)
+					return
+				}
+				b, _ := m.Bytes()
+				got = string(b)
+			}
+			f.answers.Add(1)
+			select {
+			case <-f.stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+}
+
+// end stops it, and returns how many answers have come.
+func (f *traffic) end() int64 {
+	close(f.stop)
+	f.running.Wait()
+	return f.answers.Load()
+}
+
+// hold starts a program that holds a lease.
+func (u *upgradable) hold(pool string) (c *exec.Cmd, l cmdtest.Leased) {
+	u.t.Helper()
+	c = u.w.Cmd("bpool", "lease", pool, "--wait")
+	if err := json.NewDecoder(cmdtest.StartRead(u.t, c)).Decode(&l); err != nil {
+		u.t.Fatal(err)
+	}
+	return c, l
+}
+
+// No lease is lost and no connection is cut by upgrades, and the processes of before end with their leases.
+func TestUpgradeKeepsLeases(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	u := startUpgradable(w, nil, "_A_INSTANCES=4", "_A_ISOLATION=context", "_A_IS_DEFAULT=1", "_B_INSTANCES=2")
+	f := &traffic{t: t, stop: make(chan struct{})}
+	var holders []*exec.Cmd
+	lease := func(pools ...string) {
+		for _, pool := range pools {
+			c, l := u.hold(pool)
+			holders = append(holders, c)
+			f.ask(l)
+		}
+	}
+	lease("A", "A", "A", "A", "B", "B")
+	for range 3 {
+		u.upgrade()
+		if len(holders) < 10 {
+			lease("A", "B")
+		}
+	}
+	before := f.answers.Load()
+	cmdtest.Until(t, "all go on", func() bool { return f.answers.Load() > before+100 })
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", u.pid())); err != nil {
+		t.Error(err)
+	}
+	if n := f.end(); n == 0 {
+		t.Error("no traffic")
+	}
+	for _, c := range holders {
+		if err := cmdtest.Terminate(c); err != nil {
+			t.Errorf("a holder: %v", err)
+		}
+	}
+	u.awaitEnd(u.pids[:len(u.pids)-1]...)
+	if st := w.State(); len(st.Pools) != 1 {
+		t.Errorf("the state file lists %+v", st.Pools)
+	}
+	syscall.Kill(u.pid(), syscall.SIGTERM)
+	u.awaitEnd(u.pid())
+	if _, err := os.Stat(u.socket); err == nil {
+		t.Error("the control socket is left")
+	}
+}
+
+// A successor that is not ready changes nothing.
+func TestUpgradeFails(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	config := w.Dir + "/pool.toml"
+	cmdtest.WriteFile(t, config, "[pool.A]\ninstances = 1\nis_default = true\nlaunch = false\n")
+	u := startUpgradable(w, []string{"--config", config, "--http", "0"})
+	l := w.Run("bpool", "lease", "-f", "lease.id").Out
+	goesOn := func(what string) {
+		t.Helper()
+		if got := w.Run("bpool", "renew", strings.TrimSpace(l), "-f", "lease.id"); got.Out != l {
+			t.Errorf("%s: the lease is gone: %+v", what, got)
+		}
+		if code, _ := cmdtest.Get(t, "GET", u.http+"/healthz"); code != 200 {
+			t.Errorf("%s: HTTP %d", what, code)
+		}
+		cmdtest.Until(t, "the service alone is left", func() bool { return len(w.Processes()) == 1 })
+	}
+	goesOn("at first")
+
+	cmdtest.WriteFile(t, config, "[pool.A]\ninstances = 0\n")
+	w.Run("bpool", "upgrade").Exits(t, 78, "this service goes on: the configuration is not valid")
+	goesOn("with an invalid configuration")
+	cmdtest.WriteFile(t, config, "[pool.A]\ninstances = 1\nis_default = true\nlaunch = false\n")
+
+	u.installScript("exit 3")
+	w.Run("bpool", "upgrade").Exits(t, 1, "exit status 3")
+	goesOn("with a program that ends")
+	cmdtest.WriteFile(t, u.bin+"/bpool", "no program")
+	w.Run("bpool", "upgrade").Exits(t, 1, "exec format error")
+	goesOn("with a file that is no program")
+	os.Remove(u.bin + "/bpool")
+	w.Run("bpool", "upgrade").Exits(t, 1, "no such file")
+	goesOn("without its program")
+
+	// One that is killed before it is ready; a second upgrade meanwhile.
+	real := cmdtest.Bin + "/bpool"
+	u.installScript(`case $BTOOLS_SUCCESSOR in
+*between*) exec bash -c 'exec -a "$0" ` + real + ` "$@"' "$0" "$@" ;;
+esac
+exec sleep 1000`)
+	first := w.Cmd("bpool", "upgrade")
+	var said strings.Builder
+	first.Stderr = &said
+	cmdtest.Start(t, first)
+	sleeps := ""
+	cmdtest.Until(t, "the successor has started", func() bool {
+		for _, p := range w.Processes() {
+			if strings.HasSuffix(strings.TrimSpace(p), "sleep 1000") {
+				sleeps = strings.Fields(p)[0]
+			}
+		}
+		return sleeps != ""
+	})
+	w.Run("bpool", "upgrade").Exits(t, 75, "an upgrade is under way")
+	exec.Command("kill", "-9", sleeps).Run()
+	if first.Wait(); first.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "before it was ready") {
+		t.Errorf("of a successor that is killed: %s", said.String())
+	}
+	goesOn("after a successor that was killed")
+
+	// With its path deleted, the socket is made again by the successor.
+	u.install("bpool", real)
+	os.Remove(u.socket)
+	w.Run("bpool", "upgrade").Exits(t, 69, "")
+	cmdtest.Until(t, "the socket is there again", func() bool { _, err := os.Stat(u.socket); return err == nil })
+	u.upgrade()
+	if code, _ := cmdtest.Get(t, "GET", u.http+"/healthz"); code != 200 {
+		t.Errorf("after the upgrade: HTTP %d", code)
+	}
+	w.Run("bpool", "lease", "--timeout", "0").Exits(t, 0, "")
+}
+
+// Whoever is killed during an upgrade, a service is left.
+func TestUpgradeUnderDeath(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	u := startUpgradable(w, nil, "_A_INSTANCES=2", "_A_ISOLATION=context", "_A_IS_DEFAULT=1")
+	f := &traffic{t: t, stop: make(chan struct{})}
+	c, l := u.hold("A")
+	f.ask(l)
+	u.upgrade()
+	syscall.Kill(u.pid(), syscall.SIGKILL) // the successor: the lease of before goes on
+	u.awaitEnd(u.pid())
+	before := f.answers.Load()
+	cmdtest.Until(t, "the lease goes on", func() bool { return f.answers.Load() > before+10 })
+	next := w.Cmd(u.bin+"/bpool", "serve", "--drain-timeout", "0s")
+	next.Env = u.cmd.Env
+	cmdtest.StartRead(t, next).Read(make([]byte, 1))
+	w.Run("bpool", "lease", "--timeout", "0").Exits(t, 0, "")
+	if f.end() == 0 || cmdtest.Terminate(c) != nil {
+		t.Error("the holder of a lease of before")
+	}
+	u.awaitEnd(u.pids[0])
+
+	w.Run("bpool", "upgrade").Exits(t, 0, "")
+	next.Process.Kill() // the process of before, with a lease
+	next.Process.Wait()
+	w.Run("bpool", "lease").Exits(t, 0, "")
+	for _, p := range w.Processes() {
+		if strings.Contains(p, "bpool serve") {
+			exec.Command("kill", strings.Fields(p)[0]).Run()
+		}
+	}
+	cmdtest.Until(t, "nothing is left", func() bool { return len(w.Processes()) == 0 })
+	w.Run("blaunch", "gc")
+}
