@@ -103,6 +103,7 @@ type target struct {
 	crashed    bool // its renderer is gone, or is crashing on command
 
 	dialogs map[told]json.RawMessage // the event of the JavaScript dialog that is open, by who was told of it
+	leaves  bool                     // it was to go elsewhere while one was open
 }
 
 // Open connects to the Chrome whose browser WebSocket has this URL. All clients share one
@@ -327,7 +328,7 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 		navigated := string(jsonrpc.Get(info, "url")) != string(jsonrpc.Get(t.info, "url"))
 		t.info = info
 		if navigated {
-			t.crashed = false // it has a document again
+			t.crashed, t.leaves = false, false // it has a document again
 			t.session.visitedLocked(t)
 			t.session.claimAllLocked(t)
 		}

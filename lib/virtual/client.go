@@ -233,6 +233,7 @@ func (k *Client) disconnect(why error) {
 		}
 		k.why = why
 		k.cancel()
+		k.closeLeaving(func(string) bool { return true })
 		k.unregister()
 		var closed *websocket.CloseError
 		code, reason := websocket.GoingAway, ""

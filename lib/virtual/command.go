@@ -91,6 +91,7 @@ func (k *Client) act(c policy.Command, message []byte) error {
 		return nil
 	}
 	k.noteMetrics(c)
+	k.noteLeaving(c)
 	k.pressed.note(c)
 	switch {
 	case rule.Has(policy.Crashes):

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"btools/lib/cdp/wire"
+	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
 )
 
@@ -63,4 +64,41 @@ func (k *Client) meetDialog(c policy.Command) bool {
 		return true
 	}
 	return false
+}
+
+// Chrome aborts if a page is to go elsewhere while a dialog is open, which closes that, the page opens another one, and
+// a CDP session that was told of it ends: two alerts and a client that leaves end the pages of all sessions. The page is
+// closed before.
+
+// noteLeaving notes a command by which that may happen, and closes a page for which it is about to.
+func (k *Client) noteLeaving(c policy.Command) {
+	switch c.Method {
+	case "Page.navigate", "Page.reload", "Page.navigateToHistoryEntry":
+		b := k.session.browser
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if t := k.targetLocked(c.Session); t != nil && len(t.dialogs) > 0 {
+			t.leaves = true
+		}
+	case "Page.disable":
+		k.closeLeaving(func(session string) bool { return session == c.Session })
+	case "Target.detachFromTarget":
+		ends := jsonrpc.GetString(c.Params, "sessionId")
+		k.closeLeaving(func(session string) bool { return session == ends })
+	}
+}
+
+// closeLeaving closes the pages of which CDP sessions of the client that are about to end were told a dialog.
+func (k *Client) closeLeaving(ends func(session string) bool) {
+	b := k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, t := range b.targets {
+		for by := range t.dialogs {
+			if t.leaves && by.client == k && ends(by.session) {
+				b.watcher.Begin("", "Target.closeTarget", map[string]any{"targetId": id},
+					func(json.RawMessage, error) {})
+			}
+		}
+	}
 }

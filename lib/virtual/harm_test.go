@@ -8,6 +8,7 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
+	"btools/lib/websocket"
 )
 
 // Each of these crashes Chromium 156, or stops it for a minute, and with it the pages of
@@ -103,6 +104,43 @@ func TestChromeSurvivesWhatEndsIt(t *testing.T) {
 	p.event("Inspector.targetReloadedAfterCrash", "")
 	// The watcher gets its own event of the crash.
 	for strings.Contains(string(p.call(page, "Page.printToPDF", nil)), "Target crashed") {
+	}
+}
+
+// A page that opens another dialog when it is to go elsewhere ends no browser with its client.
+func TestChromeSurvivesDialogs(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Write([]byte(`<script>setTimeout(() => { alert("first"); alert("second") })</script>`))
+	}))
+	t.Cleanup(site.Close)
+	b := openChrome(t)
+	s := newSession(t, b, Options{})
+	other := connect(t, s, "")
+	other.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
+	for _, end := range []string{"Page.disable", "Target.detachFromTarget", ""} {
+		p := connect(t, s, "")
+		page := jsonrpc.GetString(p.must("", "Target.createTarget", map[string]any{"url": "about:blank"}), "targetId")
+		at := p.attach(page)
+		p.must(at, "Page.enable", nil)
+		p.must(at, "Page.navigate", map[string]any{"url": site.URL})
+		p.event("Page.javascriptDialogOpening", "first")
+		p.must(at, "Page.navigate", map[string]any{"url": site.URL + "/other"})
+		p.event("Page.javascriptDialogOpening", "second")
+		switch end {
+		case "":
+			p.conn.Close(websocket.Normal, "")
+		case "Page.disable":
+			p.begin(at, end, nil)
+		default:
+			p.begin("", end, map[string]any{"sessionId": at})
+		}
+		other.event("Target.targetDestroyed", page)
+		other.must("", "Browser.getVersion", nil)
+	}
+	if err := b.sync(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
