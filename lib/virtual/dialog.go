@@ -67,8 +67,8 @@ func (k *Client) meetDialog(c policy.Command) bool {
 }
 
 // Chrome aborts if a page is to go elsewhere while a dialog is open, which closes that, the page opens another one, and
-// a CDP session that was told of it ends: two alerts and a client that leaves end the pages of all sessions. The page is
-// closed before.
+// a CDP session that was told of it ends: two alerts and a client that leaves end the pages of all sessions. The page
+// is closed before.
 
 // noteLeaving notes a command by which that may happen, and closes a page for which it is about to.
 func (k *Client) noteLeaving(c policy.Command) {
