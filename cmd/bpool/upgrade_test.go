@@ -192,8 +192,8 @@ func TestUpgradeKeepsLeases(t *testing.T) {
 	}
 	before := f.answers.Load()
 	cmdtest.Until(t, "all go on", func() bool { return f.answers.Load() > before+100 })
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d", u.pid())); err != nil {
-		t.Error(err)
+	if got := w.Run("bpool", "status", "-f", "summary.leased_instances").Out; got != "10\n" {
+		t.Errorf("the status has %s leases", got)
 	}
 	if n := f.end(); n == 0 {
 		t.Error("no traffic")
@@ -211,6 +211,75 @@ func TestUpgradeKeepsLeases(t *testing.T) {
 	u.awaitEnd(u.pid())
 	if _, err := os.Stat(u.socket); err == nil {
 		t.Error("the control socket is left")
+	}
+}
+
+// The successor answers for the leases of before, and ends them when it is told to stop.
+func TestUpgradeRelays(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	tokens := w.Dir + "/tokens"
+	cmdtest.WriteFile(t, tokens, "ci "+ciToken+"\nother "+otherToken+"\n")
+	os.Chmod(tokens, 0o600)
+	u := startUpgradable(w, []string{"--http", "0", "--token-file", tokens}, "_A_INSTANCES=3",
+		"_A_ISOLATION=context", "_A_IS_DEFAULT=1")
+	ci := webClient{t, u.http, ciToken}
+	mine := w.Run("bpool", "lease", "-f", "lease.id").Out
+	mine = strings.TrimSpace(mine)
+	web := ci.lease(`{"holder":"nightly"}`)
+	u.upgrade()
+	if u.http != ci.at {
+		t.Errorf("the successor has %s, not %s", u.http, ci.at)
+	}
+	if got := w.Run("bpool", "renew", mine, "--ttl", "1h", "-f", "lease.id"); got.Out != mine+"\n" {
+		t.Errorf("renew: %+v", got)
+	}
+	w.Run("bpool", "renew", "lease_1_aaaaaaaaaaaaaaaa").Exits(t, 69, "there is no lease")
+	w.Run("bpool", "release", "lease_1_aaaaaaaaaaaaaaaa").Exits(t, 0, "there is no lease")
+	w.Run("bpool", "state", "save", "work", "--from", mine).Exits(t, 0, "")
+	if code, b := cmdtest.Get(t, "GET", web.Instance.HTTPURL+"/json/version"); code != 200 ||
+		!strings.Contains(b, web.Instance.WSURL) {
+		t.Errorf("/json/version: %d %s", code, b)
+	}
+	if got := cmdtest.AskOnce(t, web.Instance.WSURL, "Target.getTargets", "{}"); !strings.Contains(got, "about:blank") {
+		t.Errorf("its targets are %s", got)
+	}
+	wrong := strings.Replace(web.Instance.HTTPURL, web.Lease.ID+".", web.Lease.ID+".x", 1)
+	if code, b := cmdtest.Get(t, "GET", wrong+"/json/version"); code/100 != 4 {
+		t.Errorf("with another secret: %d %s", code, b)
+	}
+	if code, b := ci.do("/leases", ""); code != 200 || !strings.Contains(b, web.Instance.WSURL) {
+		t.Errorf("its leases: %d %s", code, b)
+	}
+	other := webClient{t, u.http, otherToken}
+	if _, b := other.do("/leases", ""); strings.TrimSpace(b) != "[]" {
+		t.Errorf("another's leases: %s", b)
+	}
+	named := fmt.Sprintf(`{"lease":%q}`, web.Lease.ID)
+	for _, path := range []string{"/renew", "/release"} {
+		if code, b := other.do(path, named); code != 404 {
+			t.Errorf("%s of another's lease: %d %s", path, code, b)
+		}
+		if code, b := ci.do(path, named); code != 200 || !strings.Contains(b, web.Lease.ID) {
+			t.Errorf("%s: %d %s", path, code, b)
+		}
+	}
+	if code, b := cmdtest.Get(t, "GET", web.Instance.HTTPURL+"/json/version"); code != 410 {
+		t.Errorf("after its end: %d %s", code, b)
+	}
+	c, _ := u.hold("A")
+	u.upgrade()
+	if got := w.Run("bpool", "release", "--all").Out; strings.Count(got, "\n") != 2 || !strings.Contains(got, mine) {
+		t.Errorf("all leases: %s", got)
+	}
+	c.Wait()
+	u.awaitEnd(u.pids[:2]...)
+	u.hold("A")
+	u.upgrade()
+	syscall.Kill(u.pid(), syscall.SIGTERM) // the process of before as well
+	u.awaitEnd(u.pids[2:]...)
+	if left := w.Processes(); len(left) > 0 {
+		t.Errorf("left are %q", left)
 	}
 }
 

@@ -61,10 +61,10 @@ const RemotePrefix = "/lease/"
 
 // Remote is where a lease is for its holder on another machine.
 type Remote struct {
-	Path   string // of its address there: /lease/ID.SECRET
-	Local  string // host:port of its endpoint on this machine
-	Prefix string // of its paths there; "": none
-	Ended  <-chan struct{}
+	Path   string          `json:"path"`   // of its address there: /lease/ID.SECRET
+	Local  string          `json:"local"`  // host:port of its endpoint on this machine
+	Prefix string          `json:"prefix"` // of its paths there; "": none
+	Ended  <-chan struct{} `json:"-"`
 }
 
 // RemoteOf returns where a lease is that a token has.

@@ -30,6 +30,13 @@ func (v *Service) MayUse(who *control.Peer, lease string) bool {
 	return !ok || e.By == who.String()
 }
 
+// Has reports whether there is a lease.
+func (v *Service) Has(lease string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.leases[lease] != nil
+}
+
 // userName returns the name of a user, or the uid if it has none; "" for the user who runs
 // the service, whose leases need no name, and for a token.
 func (v *Service) userName(who *control.Peer) string {

@@ -136,11 +136,13 @@ func (s *pool) call(ctx context.Context, method string, params, result any) (*co
 			}
 			var e *control.Error
 			if errors.As(err, &e) {
-				s.put(c)
 				if e.Code != control.Stopping || s.own != nil {
+					s.put(c)
 					return nil, err
 				}
-				select { // the next one is another service's, with tries of its own
+				c.Close()
+				s.lost(ctx) // which may go on with the leases that it has
+				select {    // the next one is another service's, with tries of its own
 				case <-time.After(stoppingDelay):
 					try = -1
 					continue

@@ -6,6 +6,8 @@
 package api
 
 import (
+	"encoding/json"
+
 	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/launch/options"
@@ -58,6 +60,8 @@ const (
 	Reload control.Method[struct{}, any]           = "reload"
 	// Upgrade starts a successor of the service, and answers when that is ready.
 	Upgrade control.Method[struct{}, Upgraded] = "upgrade"
+	// Relay is for the processes of one service: it answers as the method in it.
+	Relay control.Method[RelayRequest, json.RawMessage] = "relay"
 )
 
 // Pools is Status of bpool, RestartInstances is its Restart.
@@ -188,4 +192,15 @@ type Instances struct {
 type Upgraded struct {
 	PID    int `json:"pid"`    // of the successor
 	Leases int `json:"leases"` // that the process before it serves to their end
+}
+
+// RelayRequest is a request that one process of a service has for another one, on behalf of the process or token
+// that made it.
+type RelayRequest struct {
+	UID    int             `json:"uid"`
+	PID    int             `json:"pid,omitempty"`
+	Token  string          `json:"token,omitempty"` // the name of one; "": it was a process
+	Admin  bool            `json:"admin,omitempty"` // of that token
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
 }

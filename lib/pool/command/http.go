@@ -88,7 +88,7 @@ func (h *handler) routes(f *front.Front) []front.Route {
 			if _, t := guard.TokenOf(r); t != nil {
 				who = control.ByToken(t)
 			}
-			st, err := v.StatusFor(who, r.URL.Query().Get("pool"))
+			st, err := h.status(control.WithPeer(r.Context(), who), r.URL.Query().Get("pool"))
 			if err != nil {
 				return &guard.Refusal{Status: http.StatusNotFound, Reason: control.ErrorOf(err)}
 			}
@@ -99,7 +99,7 @@ func (h *handler) routes(f *front.Front) []front.Route {
 	if f.Guard.Tokens == nil {
 		return routes
 	}
-	leases := &web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Public: h.public}
+	leases := &web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Elsewhere: h.elsewhere, Public: h.public}
 	return append(routes, leases.Routes()...)
 }
 

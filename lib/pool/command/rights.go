@@ -30,7 +30,7 @@ var rights = map[string]right{
 	"renew":  owner, "rest": owner, "release": owner,
 	"downloads": owner, "state_save": owner, "attach": owner,
 	"drain": operator, "scale": operator, "restart": operator, "reload": operator,
-	"upgrade": operator,
+	"upgrade": operator, "relay": operator,
 	// Each user has states of their own.
 	"state_list": everyone, "state_get": everyone, "state_put": everyone, "state_delete": everyone,
 }
@@ -46,8 +46,8 @@ func callerOf(ctx context.Context) *control.Peer {
 	return nobody
 }
 
-// serve returns the handler of the control socket.
-func (h *handler) serve() control.Handler {
+// local returns the handler of the control socket, for what concerns this process alone.
+func (h *handler) local() control.Handler {
 	m := h.methods()
 	return func(ctx context.Context, method string, params json.RawMessage) (any, error) {
 		if slices.Contains(m.Methods(), method) {
@@ -67,12 +67,8 @@ func (h *handler) check(ctx context.Context, method string, params json.RawMessa
 	case everyone:
 		return nil
 	case owner:
-		var p struct {
-			Lease string `json:"lease"`
-		}
-		json.Unmarshal(params, &p) // an error is the method's to tell
-		if p.Lease != "" && !h.service.MayUse(who, p.Lease) {
-			return pool.ErrNoLease(p.Lease)
+		if lease := leaseOf(params); lease != "" && !h.service.MayUse(who, lease) {
+			return pool.ErrNoLease(lease)
 		}
 		return nil
 	}
@@ -84,4 +80,13 @@ func (h *handler) check(ctx context.Context, method string, params json.RawMessa
 			"not %v", method, who)
 	e.Hint = "as root: sudo bpool " + method
 	return e
+}
+
+// leaseOf returns the lease that the parameters of a request name; "": none.
+func leaseOf(params json.RawMessage) string {
+	var p struct {
+		Lease string `json:"lease"`
+	}
+	json.Unmarshal(params, &p) // an error is the method's to tell
+	return p.Lease
 }

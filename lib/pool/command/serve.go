@@ -238,6 +238,7 @@ func Serve(c *cli.Context) (err error) {
 	}
 	notify.Tell("STOPPING=1")
 	if err == nil {
+		defer h.stopFormer(force)()
 		waitForLeases(c, v, force)
 	}
 	stopping := time.AfterFunc(noticeDelay,
@@ -260,6 +261,7 @@ func (h *handler) registration(c *cli.Context, before *successor.Predecessor, pr
 		return nil, err
 	}
 	self := proc.Self()
+	h.store, h.path = store, path
 	h.entry = func() state.PoolService {
 		e := state.PoolService{Process: self, Control: path, Names: h.service.Names(), Private: private,
 			Dir: h.service.Dir.Path()}
@@ -430,6 +432,8 @@ type handler struct {
 	states  *remote.Server
 	public  *url.URL // of --public-url; nil: as clients ask
 	upgrade func() (api.Upgraded, error)
+	store   *state.Store
+	path    string                   // of the service's control socket
 	entry   func() state.PoolService // of this process in the state file
 	// retired is the control socket of a service that has a successor; nil: it has none.
 	retired atomic.Pointer[string]
@@ -439,7 +443,7 @@ type handler struct {
 func (h *handler) methods() *control.Mux {
 	v, m := h.service, &control.Mux{Program: "bpool"}
 	control.Handle(m, api.Status, func(ctx context.Context, p api.Of) (any, error) {
-		return v.StatusFor(callerOf(ctx), p.Pool)
+		return control.Later(func() (any, error) { return h.status(ctx, p.Pool) }), nil
 	})
 	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) {
 		return h.lease(ctx, p,
@@ -482,6 +486,9 @@ func (h *handler) methods() *control.Mux {
 	control.Handle(m, api.Reload, func(context.Context, struct{}) (any, error) { return h.reload() })
 	control.Handle(m, api.Upgrade, func(context.Context, struct{}) (any, error) {
 		return control.Later(func() (any, error) { return h.upgrade() }), nil
+	})
+	control.Handle(m, api.Relay, func(ctx context.Context, r api.RelayRequest) (any, error) {
+		return h.relayed(ctx, r)
 	})
 	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {

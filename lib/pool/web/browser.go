@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -44,6 +45,11 @@ func (s *Server) readdress(r *http.Request, rec *record.Record) {
 	}
 	at, err := s.Pools.RemoteOf(l.ID)
 	if err != nil {
+		if there := s.Elsewhere(r.Context(), l.ID, ""); len(there) == 1 {
+			at, err = there[0].Remote, nil
+		}
+	}
+	if err != nil {
 		return // it has ended, and so have its addresses
 	}
 	i.HTTPURL = s.base(r) + at.Path
@@ -59,7 +65,11 @@ func (s *Server) browser(w *front.Response, r *http.Request) error {
 	id, secret, _ := strings.Cut(name, ".")
 	at, err := s.Pools.Enter(id, secret)
 	if err != nil {
-		return err
+		there := s.Elsewhere(r.Context(), id, cmp.Or(secret, "none"))
+		if len(there) != 1 {
+			return err
+		}
+		at = there[0].Remote
 	}
 	return s.relay(w, r, at, "/"+path)
 }

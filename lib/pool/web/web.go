@@ -33,10 +33,19 @@ type Server struct {
 	Lease func(ctx context.Context, r api.HoldRequest, inline *logins.State) (any, error)
 	// Call answers the other methods.
 	Call control.Handler
+	// Elsewhere returns the lease of an ID, or all leases of the caller, that other processes of this service
+	// have; one with a secret if it is the lease's.
+	Elsewhere func(ctx context.Context, lease, secret string) []Distant
 	// Public is the address of the server as clients know it; nil: that at which they ask.
 	Public *url.URL
 
 	lines lines
+}
+
+// Distant is a lease of another process of this service.
+type Distant struct {
+	Remote pool.Remote    `json:"remote"`
+	Record *record.Record `json:"record"`
 }
 
 const (
@@ -270,7 +279,12 @@ func (s *Server) renew(w *front.Response, r *http.Request, _ *tokens.Token) erro
 	if err != nil {
 		return err
 	}
-	rec := got.(*record.Record)
+	rec, ok := got.(*record.Record)
+	if !ok { // it is relayed
+		if rec, err = record.Parse(got.(json.RawMessage)); err != nil {
+			return err
+		}
+	}
 	s.readdress(r, rec)
 	return answer(w, rec)
 }
@@ -295,6 +309,9 @@ func (s *Server) release(w *front.Response, r *http.Request, _ *tokens.Token) er
 func (s *Server) leases(w *front.Response, r *http.Request) error {
 	_, t := guard.TokenOf(r)
 	all := s.Pools.LeasesOf(t)
+	for _, d := range s.Elsewhere(control.WithPeer(r.Context(), control.ByToken(t)), "", "") {
+		all = append(all, d.Record)
+	}
 	for _, rec := range all {
 		s.readdress(r, rec)
 	}

@@ -1,0 +1,301 @@
+package command
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	"btools/lib/control"
+	"btools/lib/control/api"
+	"btools/lib/pool"
+	"btools/lib/pool/web"
+	"btools/lib/record"
+	"btools/lib/state"
+	"btools/lib/tokens"
+)
+
+// After an upgrade several processes have leases: the service, and those before it, which are retired. Each
+// relays requests for leases that are not its own.
+
+// remotely is the method of a relayed request that answers with the leases of a token, or the one that it names.
+const remotely = "remote"
+
+// notHere is the code of a relayed request for a lease that the process has not.
+const notHere = control.LeaseEnded
+
+// former returns the retired processes of this service, the oldest first.
+func (h *handler) former() (all []state.PoolService) {
+	if h.store == nil || h.retired.Load() != nil {
+		return nil
+	}
+	if f, err := h.store.Read(); err == nil {
+		for _, p := range f.Pools {
+			if p.Former == h.path && p.Process.Alive() {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// others returns the control sockets of the processes that may have a lease which this one has not.
+func (h *handler) others() (paths []string) {
+	if h.retired.Load() != nil {
+		return []string{h.path} // the successor asks the rest
+	}
+	for _, p := range h.former() {
+		paths = append(paths, p.Control)
+	}
+	return paths
+}
+
+// serve returns the handler of the control socket.
+func (h *handler) serve() control.Handler {
+	local := h.local()
+	return func(ctx context.Context, method string, params json.RawMessage) (any, error) {
+		if method == string(api.Relay) {
+			return local(ctx, method, params)
+		}
+		return h.route(ctx, local, method, params)
+	}
+}
+
+// route answers a request here or by another process.
+func (h *handler) route(ctx context.Context, local control.Handler, method string, params json.RawMessage) (any,
+	error) {
+	lease, right := leaseOf(params), rights[method]
+	var paths []string
+	switch {
+	case right == owner && lease != "":
+		if !h.service.Has(lease) {
+			paths = h.others()
+		}
+	case method == string(api.Hold):
+	case h.retired.Load() != nil && (right == operator || slices.Contains([]string{string(api.Status),
+		string(api.Watch), string(api.Release)}, method)):
+		paths = h.others()
+	case method == string(api.Release): // of all
+		return h.releaseAll(ctx, local, params)
+	}
+	if len(paths) == 0 {
+		return local(ctx, method, params)
+	}
+	if method == string(api.Attach) {
+		for _, path := range paths {
+			if taken, err := relayAttach(ctx, path, params); !isElsewhere(err) {
+				return taken, err
+			}
+		}
+		return local(ctx, method, params)
+	}
+	return control.Later(func() (any, error) {
+		for _, path := range paths {
+			if got, err := relay(ctx, path, method, params); !isElsewhere(err) {
+				return got, err
+			}
+		}
+		return finish(local(ctx, method, params))
+	}), nil
+}
+
+// finish waits for an answer that comes later.
+func finish(result any, err error) (any, error) {
+	switch later := result.(type) {
+	case control.Later:
+		return later()
+	case control.Begun:
+		return later.Later()
+	}
+	return result, err
+}
+
+// releaseAll ends the leases of all processes that the caller may end.
+func (h *handler) releaseAll(ctx context.Context, local control.Handler, params json.RawMessage) (any, error) {
+	ended, err := local(ctx, string(api.Release), params)
+	here, ok := ended.([]released)
+	if !ok || err != nil {
+		return ended, err
+	}
+	all := []any{}
+	for _, r := range here {
+		all = append(all, r)
+	}
+	for _, path := range h.others() {
+		var there []any
+		if got, err := relay(ctx, path, string(api.Release), params); err == nil {
+			json.Unmarshal(got, &there)
+			all = append(all, there...)
+		}
+	}
+	return all, nil
+}
+
+// status returns the status with the leases of retired processes, as the caller may see it.
+func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, error) {
+	st, err := h.service.StatusFor(callerOf(ctx), name)
+	if err != nil || h.retired.Load() != nil {
+		return st, err
+	}
+	for _, path := range h.others() {
+		params, _ := json.Marshal(api.Of{Pool: name})
+		got, err := relay(ctx, path, string(api.Status), params)
+		var there api.PoolsStatus
+		if err != nil || json.Unmarshal(got, &there) != nil {
+			continue // it has ended, or no such pool
+		}
+		for _, p := range there.Pools {
+			if len(p.Instances) == 0 {
+				continue
+			}
+			k := slices.IndexFunc(st.Pools, func(q api.PoolStatus) bool { return q.Name == p.Name })
+			if k < 0 {
+				p.IsDefault = false
+				st.Pools = append(st.Pools, p)
+				st.Summary.Pools++
+			} else {
+				q := &st.Pools[k]
+				q.Instances = append(q.Instances, p.Instances...)
+				q.Leased += p.Leased
+			}
+		}
+		st.Summary.Leased += there.Summary.Leased
+	}
+	slices.SortStableFunc(st.Pools, func(a, b api.PoolStatus) int { return strings.Compare(a.Name, b.Name) })
+	return st, nil
+}
+
+// relay has another process answer a request of this context's caller.
+func relay(ctx context.Context, path, method string, params json.RawMessage) (json.RawMessage, error) {
+	cl, err := control.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	return api.Relay.Ask(ctx, cl, relayRequest(ctx, method, params))
+}
+
+func relayRequest(ctx context.Context, method string, params json.RawMessage) api.RelayRequest {
+	who := callerOf(ctx)
+	r := api.RelayRequest{UID: who.UID, PID: who.PID, Method: method, Params: params}
+	if who.Token != nil {
+		r.Token, r.Admin = who.Token.Name, who.Token.Admin
+	}
+	return r
+}
+
+// isElsewhere reports whether another process is to be asked: the lease is not there, or the process ends.
+func isElsewhere(err error) bool {
+	var e *control.Error
+	if errors.As(err, &e) {
+		return e.Code == notHere
+	}
+	return err != nil
+}
+
+// relayAttach joins the connection with one to another process.
+func relayAttach(ctx context.Context, path string, params json.RawMessage) (any, error) {
+	var answer json.RawMessage
+	r := relayRequest(ctx, string(api.Attach), params)
+	there, early, err := control.Take(ctx, path, string(api.Relay), r, &answer)
+	if err != nil {
+		return nil, err
+	}
+	return control.Taken{Answer: answer, Do: func(ctx context.Context, here net.Conn) {
+		defer context.AfterFunc(ctx, func() { there.Close() })()
+		go func() {
+			io.Copy(there, here)
+			there.Close()
+		}()
+		here.Write(early)
+		io.Copy(here, there)
+		there.Close()
+	}}, nil
+}
+
+// relayed answers a request that another process of this service relays. A retired one answers for its own
+// leases alone.
+func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) {
+	who := &control.Peer{UID: r.UID, PID: r.PID}
+	if r.Token != "" {
+		who = control.ByToken(&tokens.Token{Name: r.Token, Admin: r.Admin})
+	}
+	ctx = control.WithPeer(ctx, who)
+	lease := leaseOf(r.Params)
+	switch {
+	case r.Method == remotely:
+		return h.remotes(who, lease)
+	case h.retired.Load() == nil:
+		return h.route(ctx, h.local(), r.Method, r.Params)
+	case rights[r.Method] == owner && lease != "" && !h.service.Has(lease):
+		return nil, control.Errorf(notHere, "the lease %s is not here", lease)
+	}
+	return h.local()(ctx, r.Method, r.Params)
+}
+
+// remotes returns a lease that a token has, or all of them.
+func (h *handler) remotes(who *control.Peer, lease string) (any, error) {
+	if lease != "" {
+		at, err := h.service.RemoteOf(lease)
+		return []web.Distant{{Remote: at}}, err
+	}
+	all := []web.Distant{}
+	if who.Token == nil {
+		return all, nil
+	}
+	for _, r := range h.service.LeasesOf(who.Token) {
+		var l record.Lease
+		r.Get("lease", &l)
+		if at, err := h.service.RemoteOf(l.ID); err == nil {
+			all = append(all, web.Distant{Remote: at, Record: r})
+		}
+	}
+	return all, nil
+}
+
+// elsewhere returns a lease by HTTP, or all of the caller, that other processes of this service have. With a
+// secret it is the lease's.
+func (h *handler) elsewhere(ctx context.Context, lease, secret string) (all []web.Distant) {
+	params, _ := json.Marshal(api.Of{Lease: lease})
+	for _, path := range h.others() {
+		var there []web.Distant
+		got, err := relay(ctx, path, remotely, params)
+		if err != nil || json.Unmarshal(got, &there) != nil {
+			continue
+		}
+		all = append(all, slices.DeleteFunc(there, func(d web.Distant) bool {
+			want := pool.RemotePrefix + lease + "." + secret
+			return secret != "" && subtle.ConstantTimeCompare([]byte(d.Remote.Path), []byte(want)) != 1
+		})...)
+	}
+	return all
+}
+
+// stopFormer has the retired processes stop, too, and returns what waits for their end.
+func (h *handler) stopFormer(now <-chan struct{}) (wait func()) {
+	all := h.former()
+	for _, p := range all {
+		p.Process.Signal(syscall.SIGTERM)
+	}
+	return func() {
+		ctx, ended := context.WithCancel(context.Background())
+		go func() {
+			select {
+			case <-now:
+				for _, p := range all {
+					p.Process.Signal(syscall.SIGTERM) // the second one: at once
+				}
+			case <-ctx.Done():
+			}
+		}()
+		defer ended()
+		for _, p := range all {
+			p.Process.Wait(ctx)
+		}
+	}
+}
