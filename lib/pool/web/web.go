@@ -248,7 +248,7 @@ func (s *Server) lease(w *front.Response, r *http.Request, t *tokens.Token) erro
 		err = conn.Flush()
 	}
 	if err == nil {
-		s.call(ctx, string(api.Renew), api.RenewRequest{Of: api.Of{Lease: l.ID}, Confirm: true}) // unless it has ended
+		s.Pools.Confirm(l.ID) // unless it has ended
 	}
 	return nil // the lease ends with done unless it is confirmed
 }
