@@ -87,9 +87,9 @@ func parseLine(words []string) (t Token, err error) {
 	case len(words) == 1:
 		return t, errors.New("a line is NAME TOKEN [pools=A,B] [max=N] [admin] [trust]")
 	case len(words[1]) < minToken:
-		return t, fmt.Errorf("the token of %s has less than %d characters", t.Name, minToken)
+		return t, fmt.Errorf("the token, its second word, has less than %d characters", minToken)
 	case strings.Contains(words[1], "&"):
-		return t, fmt.Errorf("the token of %s has an &, which ends it in an address", t.Name)
+		return t, errors.New("the token has an &, which ends it in an address")
 	}
 	t.sum = sha256.Sum256([]byte(words[1]))
 	seen := map[string]bool{}

@@ -49,6 +49,7 @@ func TestParseRefuses(t *testing.T) {
 		"ci " + token + "\nci other-" + token: "line 2: the name ci is there already",
 		"ci " + token + "\n\nx " + token:      "line 3: x has the token of ci",
 		"ci short":                            "less than 16 characters",
+		token + " ci":                         "less than 16 characters", // the wrong way round
 		"c/i " + token:                        "line 1: a name has letters",
 		"ci " + token + " max=0":              "max is a number from 1 on",
 		"ci " + token + " max=1 max=2":        "max is there twice",
