@@ -104,7 +104,7 @@ func main() {
 			{Name: "scale", Group: "the service", Usage: "change the number of instances of a pool",
 				ArgsUsage: "POOL N", Do: command.Scale, Flags: []ucli.Flag{socket}},
 			{Name: "reload", Group: "the service", Do: command.Reload, Flags: []ucli.Flag{socket},
-				Usage: "make the service read its configuration again, as SIGHUP does"},
+				Usage: "as SIGHUP: upgrade if another version is installed, else read the configuration again"},
 			{Name: "upgrade", Group: "the service", Do: command.Upgrade, Flags: []ucli.Flag{socket},
 				Usage: "replace the service by the program that is installed now; leases last"},
 			{Name: "watch", Usage: "print events as they happen, one a line", Do: command.Watch,

@@ -5,6 +5,7 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -31,29 +32,42 @@ type upgradable struct {
 	http    string
 }
 
-// startUpgradable starts a service with these variables, without their prefix.
-func startUpgradable(w *cmdtest.World, args []string, vars ...string) *upgradable {
+// prepareUpgradable installs the programs of a service.
+func prepareUpgradable(w *cmdtest.World) *upgradable {
 	w.T.Helper()
 	u := &upgradable{t: w.T, w: w, bin: w.Dir + "/bin"}
 	os.Mkdir(u.bin, 0o700)
 	for _, name := range []string{"bpool", "blaunch"} {
 		u.install(name, cmdtest.Bin+"/"+name)
 	}
+	return u
+}
+
+// startUpgradable starts a service with these variables, without their prefix.
+func startUpgradable(w *cmdtest.World, args []string, vars ...string) *upgradable {
+	w.T.Helper()
+	u := prepareUpgradable(w)
 	args = append([]string{"serve", "--stop-timeout", "1s", "--drain-timeout", "0s"}, args...)
 	u.cmd = w.Cmd(u.bin+"/bpool", args...)
 	for _, v := range vars {
 		u.cmd.Env = append(u.cmd.Env, "PW_MCP_PROXY_"+v)
 	}
-	u.records = json.NewDecoder(cmdtest.StartRead(w.T, u.cmd))
+	u.start()
+	return u
+}
+
+// start starts cmd.
+func (u *upgradable) start() {
+	u.t.Helper()
+	u.records = json.NewDecoder(cmdtest.StartRead(u.t, u.cmd))
 	u.next()
-	w.T.Cleanup(func() {
+	u.t.Cleanup(func() {
 		for _, pid := range u.pids {
 			syscall.Kill(pid, syscall.SIGTERM)
 		}
 		u.cmd.Process.Wait()
 		u.awaitEnd(u.pids...)
 	})
-	return u
 }
 
 // install replaces a program by a file.
@@ -389,4 +403,62 @@ func TestUpgradeUnderDeath(t *testing.T) {
 	}
 	cmdtest.Until(t, "nothing is left", func() bool { return len(w.Processes()) == 0 })
 	w.Run("blaunch", "gc")
+}
+
+// A reload is an upgrade if another program is installed. Systemd is told of the successor, and keeps its socket.
+func TestUpgradeByReload(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	os.Mkdir(w.Dir+"/state", 0o700)
+	l, err := net.Listen("unix", w.Dir+"/state/bpool.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, _ := l.(*net.UnixListener).File()
+	defer f.Close()
+	notify := w.Dir + "/notify"
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer systemd.Close()
+	told := func(want ...string) { // and of the watchdog in between
+		t.Helper()
+		for b := make([]byte, 100); len(want) > 0; {
+			systemd.SetReadDeadline(time.Now().Add(cmdtest.Patience))
+			n, err := systemd.Read(b)
+			if got := string(b[:n]); got == want[0] {
+				want = want[1:]
+			} else if err != nil || got != "WATCHDOG=1" {
+				t.Fatalf("systemd is told %q, %v, want %q", got, err, want)
+			}
+		}
+	}
+	u := prepareUpgradable(w)
+	u.cmd = w.Cmd("sh", "-c",
+		`export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; exec "$1" serve`,
+		notify, u.bin+"/bpool")
+	u.cmd.Env = append(u.cmd.Env, "PW_MCP_PROXY_LAUNCH=false")
+	u.cmd.ExtraFiles = []*os.File{f}
+	u.start()
+	told("READY=1")
+	lease := strings.TrimSpace(w.Run("bpool", "lease", "-f", "lease.id").Out)
+	w.Run("bpool", "reload").Exits(t, 0, "the configuration was reloaded")
+	u.install("bpool", cmdtest.Bin+"/bpool")
+	w.Run("bpool", "reload").Exits(t, 0, "the service has the pid")
+	u.next()
+	told(fmt.Sprint("MAINPID=", u.pid()), "READY=1", "WATCHDOG=1", "WATCHDOG=1")
+	w.Run("bpool", "reload").Exits(t, 0, "the configuration was reloaded")
+	u.install("bpool", cmdtest.Bin+"/bpool")
+	syscall.Kill(u.pid(), syscall.SIGHUP)
+	u.next()
+	told(fmt.Sprint("MAINPID=", u.pid()), "READY=1", "WATCHDOG=1")
+	w.Run("bpool", "release", lease).Exits(t, 0, "")
+	u.awaitEnd(u.pids[:2]...)
+	syscall.Kill(u.pid(), syscall.SIGTERM)
+	u.awaitEnd(u.pid())
+	if _, err := os.Stat(w.Dir + "/state/bpool.sock"); err != nil {
+		t.Errorf("systemd's socket is gone: %v", err)
+	}
 }

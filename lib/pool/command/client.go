@@ -622,16 +622,6 @@ func Scale(c *cli.Context) error {
 	return nil
 }
 
-// Reload makes the service read its configuration again.
-func Reload(c *cli.Context) error {
-	changes, err := ask(c, control.Method[struct{}, pool.Changes](api.Reload), struct{}{})
-	if err != nil {
-		return err
-	}
-	c.Log.Info(changes.String())
-	return nil
-}
-
 // Watch prints events as they happen.
 func Watch(c *cli.Context) error {
 	out, err := c.Output([]cli.Column{

@@ -58,7 +58,7 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	v, _ := startService(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 	serve := (&handler{service: v, states: remote.NewServer(&logins.Store{Dir: t.TempDir()}, nil),
-		reload: func() (pool.Changes, error) { return pool.Changes{}, nil }}).serve()
+		reload: func() (reloaded, error) { return reloaded{}, nil }}).serve()
 	as := func(uid int) user { return user{serve, control.WithPeer(t.Context(), &control.Peer{UID: uid, PID: 7})} }
 	ann, bob, root := as(70001), as(70002), as(0)
 	lease := func(u user) string {

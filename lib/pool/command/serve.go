@@ -83,7 +83,7 @@ type service struct {
 
 // Serve runs the service until it is told to stop.
 func Serve(c *cli.Context) (err error) {
-	env := os.Environ()
+	env, file := os.Environ(), runningFile()
 	before, err := successor.Inherit()
 	if err != nil {
 		return err
@@ -172,21 +172,9 @@ func Serve(c *cli.Context) (err error) {
 		v.Launch = after(before.Launch, v.Launch)
 	}
 	notify := systemd.NewNotifier()
-	u := &upgrade{c: c, handler: h, reg: reg, notify: notify, env: env, http: httpListener, private: owner.FD != nil,
-		left: make(chan struct{})}
-	h.upgrade, web.Left = u.start, u.left
-	h.reload = func() (pool.Changes, error) {
-		cfg, err := load(c)
-		if err != nil {
-			return pool.Changes{}, err
-		}
-		changes, err := v.Reload(cfg)
-		if err == nil {
-			reg.Restore() // the entry lists the pools
-			c.Log.Info(changes.String())
-		}
-		return changes, err
-	}
+	u := &upgrade{c: c, handler: h, reg: reg, notify: notify, env: env, file: file, http: httpListener,
+		private: owner.FD != nil, left: make(chan struct{})}
+	h.upgrade, h.reload, web.Left = u.start, u.reload, u.left
 	// Not derived from ctx: browsers keep running while leases may end.
 	serving, end := context.WithCancel(context.Background())
 	defer end()
@@ -227,9 +215,7 @@ func Serve(c *cli.Context) (err error) {
 				}
 			case <-ctx.Done():
 			case <-hup:
-				if _, err := h.reload(); err != nil {
-					c.Log.Error("cannot reload the configuration: " + err.Error())
-				}
+				go u.reloadAndTell() // the watchdog does not wait
 			case <-u.left:
 				notify = &systemd.Notifier{} // it follows the successor
 				u.serveLeases(ctx, stop)
@@ -428,7 +414,7 @@ func translatePaths(ctx context.Context, o *options.Options) error {
 // handler answers requests on the control socket.
 type handler struct {
 	service *pool.Service
-	reload  func() (pool.Changes, error)
+	reload  func() (reloaded, error)
 	states  *remote.Server
 	public  *url.URL // of --public-url; nil: as clients ask
 	upgrade func() (api.Upgraded, error)
@@ -483,7 +469,9 @@ func (h *handler) methods() *control.Mux {
 	control.Handle(m, api.Scale, func(_ context.Context, p api.ScaleRequest) (any, error) {
 		return api.Instances{Instances: p.Instances}, v.Scale(p.Pool, p.Instances)
 	})
-	control.Handle(m, api.Reload, func(context.Context, struct{}) (any, error) { return h.reload() })
+	control.Handle(m, api.Reload, func(context.Context, struct{}) (any, error) {
+		return control.Later(func() (any, error) { return h.reload() }), nil
+	})
 	control.Handle(m, api.Upgrade, func(context.Context, struct{}) (any, error) {
 		return control.Later(func() (any, error) { return h.upgrade() }), nil
 	})

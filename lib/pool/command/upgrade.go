@@ -21,6 +21,7 @@ import (
 	"btools/lib/launch/options"
 	"btools/lib/pool"
 	"btools/lib/pool/successor"
+	"btools/lib/proc"
 	"btools/lib/register"
 	"btools/lib/settings"
 	"btools/lib/sibling"
@@ -43,6 +44,7 @@ type upgrade struct {
 	reg     *register.Service
 	notify  *systemd.Notifier
 	env     []string     // as this process was started
+	file    os.FileInfo  // the program that runs; nil: it is not known
 	http    net.Listener // nil: there is none
 	private bool
 
@@ -57,6 +59,58 @@ func program() (string, error) {
 		path, err = filepath.Abs(path)
 	}
 	return path, err
+}
+
+// runningFile returns the file of the program that runs, nil if it is not known.
+func runningFile() os.FileInfo {
+	path, err := proc.Executable()
+	if err != nil {
+		return nil
+	}
+	st, _ := os.Stat(path)
+	return st
+}
+
+// isInstalled reports whether another program than the running one has its path now.
+func (u *upgrade) isInstalled() bool {
+	path, err := program()
+	if err != nil || u.file == nil {
+		return false
+	}
+	st, err := os.Stat(path)
+	return err == nil && (!os.SameFile(st, u.file) || st.Size() != u.file.Size() ||
+		!st.ModTime().Equal(u.file.ModTime()))
+}
+
+// reloaded is the answer to reload: what has changed, or the successor.
+type reloaded struct {
+	pool.Changes
+	*api.Upgraded
+}
+
+// reload has the service replaced if another program is installed, else it reads the configuration.
+func (u *upgrade) reload() (reloaded, error) {
+	if !u.private && runtime.GOOS != "windows" && u.isInstalled() {
+		done, err := u.start()
+		return reloaded{Upgraded: &done}, err
+	}
+	cfg, err := load(u.c)
+	if err != nil {
+		return reloaded{}, err
+	}
+	changes, err := u.handler.service.Reload(cfg)
+	if err == nil {
+		u.reg.Restore() // the entry lists the pools
+		u.c.Log.Info(changes.String())
+	}
+	return reloaded{Changes: changes}, err
+}
+
+// reloadAndTell reloads at a signal.
+func (u *upgrade) reloadAndTell() {
+	if _, err := u.reload(); err != nil {
+		u.c.Log.Error("cannot reload the configuration: " + err.Error())
+	}
 }
 
 // start starts a successor. Without one that is ready, nothing changes.
@@ -195,7 +249,25 @@ func Upgrade(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	tellUpgraded(c, done)
+	return nil
+}
+
+func tellUpgraded(c *cli.Context, done api.Upgraded) {
 	c.Log.Info(fmt.Sprintf("the service has the pid %d now; the process before it ends with its leases (%d)", done.PID,
 		done.Leases))
+}
+
+// Reload makes the service read its configuration again, or has it replaced by the program that is installed now.
+func Reload(c *cli.Context) error {
+	done, err := ask(c, control.Method[struct{}, reloaded](api.Reload), struct{}{})
+	if err != nil {
+		return err
+	}
+	if done.Upgraded != nil {
+		tellUpgraded(c, *done.Upgraded)
+	} else {
+		c.Log.Info(done.Changes.String())
+	}
 	return nil
 }
