@@ -79,8 +79,8 @@ const bareClient = `<!doctype html><canvas style="width: 960px; height: 540px"><
 		const image = await createImageBitmap(new Blob([Uint8Array.from(atob(m.params.data), (c) => c.charCodeAt(0))]))
 		if (canvas.width !== image.width) [canvas.width, canvas.height] = [image.width, image.height]
 		x.drawImage(image, 0, 0)
-		await new Promise((done) => setTimeout(done, Math.max(0, acked + 1000 / 30 - performance.now())))
-		acked = performance.now()
+		acked = Math.max(performance.now(), acked + 1000 / 30)
+		await new Promise((done) => setTimeout(done, acked - performance.now()))
 		call("Page.screencastFrameAck", { sessionId: m.params.sessionId }, session)
 	}
 	const { targetInfos } = await call("Target.getTargets")
