@@ -5,6 +5,7 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -281,17 +282,63 @@ func TestUpgradeRelays(t *testing.T) {
 	if code, b := cmdtest.Get(t, "GET", web.Instance.HTTPURL+"/json/version"); code != 410 {
 		t.Errorf("after its end: %d %s", code, b)
 	}
+	// Who waits in the one gets a lease of the next.
 	c, _ := u.hold("A")
+	d, _ := u.hold("A")
+	e, _ := u.hold("A")
+	waiting := w.Cmd("bpool", "lease", "--timeout", "1m", "-f", "lease.id")
+	out := cmdtest.StartRead(t, waiting)
+	answers := make(chan string, 2)
+	go func() {
+		code, b := ci.do("/lease", `{"timeout":"1m","holder":"late"}`)
+		answers <- fmt.Sprint(code, " ", b)
+	}()
+	connected := make(chan error, 1)
+	var conn *websocket.Conn
+	go func() {
+		var err error
+		conn, err = websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(u.http, "http")+"/connect?timeout=1m&token="+
+			ciToken)
+		connected <- err
+	}()
+	cmdtest.Until(t, "three wait", func() bool {
+		return w.Run("bpool", "status", "-f", "summary.waiting").Out == "3\n"
+	})
+	u.upgrade()
+	if b, _ := io.ReadAll(out); waiting.Wait() != nil || !strings.HasPrefix(string(b), "lease_") {
+		t.Errorf("who waits at the socket gets %q", b)
+	}
+	if got := <-answers; !strings.HasPrefix(got, "200 ") || !strings.Contains(got, u.http+"/lease/lease_") {
+		t.Errorf("who waits by HTTP gets %s", got)
+	}
+	if err := <-connected; err != nil {
+		t.Fatalf("a WebSocket that waits: %v", err)
+	}
+	for _, c := range []*exec.Cmd{c, d, e} {
+		cmdtest.Terminate(c)
+	}
+	time.Sleep(2 * time.Second) // the process of before has no leases, but the WebSocket
+	if err := conn.Write([]byte(`{"id":1,"method":"Browser.getVersion"}`)); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Next(); err != nil {
+		t.Errorf("the WebSocket that had waited is closed: %v", err)
+	}
+	conn.Close(websocket.Normal, "")
+	u.awaitEnd(u.pids[1])
+	w.Run("bpool", "release", "--all").Exits(t, 0, "")
+	mine = strings.TrimSpace(w.Run("bpool", "lease", "-f", "lease.id").Out)
+	c, _ = u.hold("A")
 	u.upgrade()
 	if got := w.Run("bpool", "release", "--all").Out; strings.Count(got, "\n") != 2 || !strings.Contains(got, mine) {
 		t.Errorf("all leases: %s", got)
 	}
 	c.Wait()
-	u.awaitEnd(u.pids[:2]...)
+	u.awaitEnd(u.pids[:3]...)
 	u.hold("A")
 	u.upgrade()
 	syscall.Kill(u.pid(), syscall.SIGTERM) // the process of before as well
-	u.awaitEnd(u.pids[2:]...)
+	u.awaitEnd(u.pids[3:]...)
 	if left := w.Processes(); len(left) > 0 {
 		t.Errorf("left are %q", left)
 	}

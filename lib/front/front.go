@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"btools/lib/control"
@@ -44,7 +45,11 @@ type Front struct {
 	Followed func()
 	// Left, if not nil, is closed when another process has the listeners: connections that are used go on.
 	Left <-chan struct{}
-	Log  *slog.Logger
+	// Successor, if not nil, then answers their requests, and those that had to wait.
+	Successor http.Handler
+	Log       *slog.Logger
+
+	active atomic.Int64
 }
 
 // Route is a row of the table of a front.
@@ -128,8 +133,13 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.Pages != nil && f.Guard.HandleCORS(w, r, *f.Pages) {
 		return
 	}
+	f.active.Add(1)
+	defer f.active.Add(-1)
+	original := f.keep(r)
 	err := f.answer(answer, r)
-	if err != nil {
+	if err != nil && f.hasLeft() && (err == errLeft || control.ErrorOf(err).Code == control.Stopping) {
+		f.Successor.ServeHTTP(answer, original)
+	} else if err != nil {
 		answer.Refuse(r, err)
 	}
 	if answer.taken != nil {
@@ -159,6 +169,8 @@ func (f *Front) answer(w *Response, r *http.Request) error {
 		}
 	}
 	switch {
+	case f.hasLeft() && (route == nil || !route.Secret):
+		return errLeft
 	case route == nil:
 		return NoPath(r)
 	case route.Get && r.Method != http.MethodGet && r.Method != http.MethodHead:

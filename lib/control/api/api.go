@@ -62,6 +62,8 @@ const (
 	Upgrade control.Method[struct{}, Upgraded] = "upgrade"
 	// Relay is for the processes of one service: it answers as the method in it.
 	Relay control.Method[RelayRequest, json.RawMessage] = "relay"
+	// HTTP is for them, too: after the answer the connection is one to the port of --http.
+	HTTP control.Method[HTTPRequest, struct{}] = "http"
 )
 
 // Pools is Status of bpool, RestartInstances is its Restart.
@@ -203,4 +205,9 @@ type RelayRequest struct {
 	Admin  bool            `json:"admin,omitempty"` // of that token
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// HTTPRequest is the parameters of http.
+type HTTPRequest struct {
+	TLS bool `json:"tls,omitempty"` // the client's connection is encrypted
 }

@@ -34,7 +34,6 @@ const (
 
 // serveHTTP serves HTTP until the context ends or the listener is closed.
 func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) {
-	f.Routes = h.routes(f)
 	f.Limit.Max = maxMonitors
 	if f.Guard.Tokens != nil {
 		f.Limit.Max = maxClients

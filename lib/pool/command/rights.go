@@ -30,7 +30,7 @@ var rights = map[string]right{
 	"renew":  owner, "rest": owner, "release": owner,
 	"downloads": owner, "state_save": owner, "attach": owner,
 	"drain": operator, "scale": operator, "restart": operator, "reload": operator,
-	"upgrade": operator, "relay": operator,
+	"upgrade": operator, "relay": operator, "http": operator,
 	// Each user has states of their own.
 	"state_list": everyone, "state_get": everyone, "state_put": everyone, "state_delete": everyone,
 }

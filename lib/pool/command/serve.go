@@ -175,6 +175,7 @@ func Serve(c *cli.Context) (err error) {
 	u := &upgrade{c: c, handler: h, reg: reg, notify: notify, env: env, file: file, http: httpListener,
 		private: owner.FD != nil, left: make(chan struct{})}
 	h.upgrade, h.reload, web.Left = u.start, u.reload, u.left
+	web.Successor = front.Relay(u.successor, c.Log)
 	// Not derived from ctx: browsers keep running while leases may end.
 	serving, end := context.WithCancel(context.Background())
 	defer end()
@@ -182,10 +183,12 @@ func Serve(c *cli.Context) (err error) {
 	if before != nil && err == nil {
 		err = u.succeed(ctx, before)
 	}
-	reg.Serve(h.serve())
 	if httpListener != nil {
+		web.Routes = h.routes(web)
+		h.web = web
 		go serveHTTP(serving, httpListener, h, web)
 	}
+	reg.Serve(h.serve())
 	if err == nil && before == nil {
 		err = waitForStart(ctx, c, v, ready)
 	} else if err == nil {
@@ -416,7 +419,8 @@ type handler struct {
 	service *pool.Service
 	reload  func() (reloaded, error)
 	states  *remote.Server
-	public  *url.URL // of --public-url; nil: as clients ask
+	public  *url.URL     // of --public-url; nil: as clients ask
+	web     *front.Front // of --http; nil: there is none
 	upgrade func() (api.Upgraded, error)
 	store   *state.Store
 	path    string                   // of the service's control socket
@@ -477,6 +481,13 @@ func (h *handler) methods() *control.Mux {
 	})
 	control.Handle(m, api.Relay, func(ctx context.Context, r api.RelayRequest) (any, error) {
 		return h.relayed(ctx, r)
+	})
+	control.Handle(m, api.HTTP, func(_ context.Context, r api.HTTPRequest) (any, error) {
+		if h.web == nil {
+			return nil, control.Errorf(control.Unavailable, "the service has no --http")
+		}
+		return control.Taken{Answer: struct{}{},
+			Do: func(ctx context.Context, c net.Conn) { h.web.ServeConn(ctx, c, r.TLS) }}, nil
 	})
 	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {

@@ -216,6 +216,13 @@ func after(begin <-chan struct{}, launch launchFunc) launchFunc {
 	}
 }
 
+// successor returns a connection to the port of --http of the successor.
+func (u *upgrade) successor(ctx context.Context) (net.Conn, error) {
+	r := api.HTTPRequest{TLS: u.handler.web.TLS != nil}
+	c, _, err := control.Take(ctx, u.handler.path, string(api.HTTP), r, nil)
+	return c, err
+}
+
 // leasesInterval is how often a retired service looks whether its leases have ended.
 const leasesInterval = 200 * time.Millisecond
 
@@ -226,7 +233,8 @@ func (u *upgrade) serveLeases(ctx context.Context, stop context.CancelCauseFunc)
 		u.c.Log.Info("another process has taken over: this one ends with " + pool.Holders(st, time.Now()))
 	}
 	late := time.After(bound)
-	for ctx.Err() == nil && v.Leases() > 0 {
+	busy := func() bool { return v.Leases() > 0 || u.handler.web != nil && u.handler.web.Active() > 0 }
+	for ctx.Err() == nil && busy() {
 		select {
 		case <-ctx.Done():
 		case <-late:
@@ -234,6 +242,7 @@ func (u *upgrade) serveLeases(ctx context.Context, stop context.CancelCauseFunc)
 				spell.Count(v.Leases(), "lease"), bound))
 			stop(errRetired)
 			v.Stop()
+			return
 		case <-time.After(leasesInterval):
 		}
 	}
