@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,7 +178,7 @@ func (f *traffic) end() int64 {
 // hold starts a program that holds a lease.
 func (u *upgradable) hold(pool string) (c *exec.Cmd, l cmdtest.Leased) {
 	u.t.Helper()
-	c = u.w.Cmd("bpool", "lease", pool, "--wait")
+	c = u.w.Cmd("bpool", append([]string{"lease", "--wait"}, strings.Fields(pool)...)...)
 	if err := json.NewDecoder(cmdtest.StartRead(u.t, c)).Decode(&l); err != nil {
 		u.t.Fatal(err)
 	}
@@ -188,7 +189,12 @@ func (u *upgradable) hold(pool string) (c *exec.Cmd, l cmdtest.Leased) {
 func TestUpgradeKeepsLeases(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	u := startUpgradable(w, nil, "_A_INSTANCES=4", "_A_ISOLATION=context", "_A_IS_DEFAULT=1", "_B_INSTANCES=2")
+	first, upgrades := 4, 3
+	if cmdtest.IsLong {
+		first, upgrades = 28, 10 // 50 leases
+	}
+	u := startUpgradable(w, []string{"--http", "0"}, fmt.Sprint("_A_INSTANCES=", first), "_A_ISOLATION=context",
+		"_A_IS_DEFAULT=1", "_B_INSTANCES=2")
 	f := &traffic{t: t, stop: make(chan struct{})}
 	var holders []*exec.Cmd
 	lease := func(pools ...string) {
@@ -198,20 +204,31 @@ func TestUpgradeKeepsLeases(t *testing.T) {
 			f.ask(l)
 		}
 	}
-	lease("A", "A", "A", "A", "B", "B")
-	for range 3 {
+	lease("B", "B")
+	for range first {
+		lease("A")
+	}
+	longest := f.watch("unix", u.socket, `{"id":1,"method":"ping"}`+"\n")
+	longestHTTP := f.watch("tcp", strings.TrimPrefix(u.http, "http://"),
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	for range upgrades {
 		u.upgrade()
-		if len(holders) < 10 {
-			lease("A", "B")
-		}
+		lease("A", "B")
 	}
 	before := f.answers.Load()
-	cmdtest.Until(t, "all go on", func() bool { return f.answers.Load() > before+100 })
-	if got := w.Run("bpool", "status", "-f", "summary.leased_instances").Out; got != "10\n" {
-		t.Errorf("the status has %s leases", got)
+	cmdtest.Until(t, "all go on", func() bool { return f.answers.Load() > before+int64(10*len(holders)) })
+	if got := w.Run("bpool", "status", "-f", "summary.leased_instances").Out; got != fmt.Sprintln(len(holders)) {
+		t.Errorf("the status has %s leases, not %d", got, len(holders))
+	}
+	for _, pid := range u.pids {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		t.Logf("process %d: %s", pid, regexp.MustCompile(`(Rss|Pss|Private_Dirty): .*`).FindAll(b, -1))
 	}
 	if n := f.end(); n == 0 {
 		t.Error("no traffic")
+	} else {
+		t.Logf("%d leases, %d upgrades, %d answers; longest time to an answer %v, by HTTP %v", len(holders), upgrades,
+			n, time.Duration(longest.Load()), time.Duration(longestHTTP.Load()))
 	}
 	for _, c := range holders {
 		if err := cmdtest.Terminate(c); err != nil {
@@ -227,6 +244,38 @@ func TestUpgradeKeepsLeases(t *testing.T) {
 	if _, err := os.Stat(u.socket); err == nil {
 		t.Error("the control socket is left")
 	}
+}
+
+// watch makes a request again and again, each on a new connection, and returns the longest time that one took.
+func (f *traffic) watch(network, addr, request string) *atomic.Int64 {
+	longest := &atomic.Int64{}
+	ask := func() error {
+		c, err := net.Dial(network, addr)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(cmdtest.Patience))
+		if _, err = io.WriteString(c, request); err == nil {
+			_, err = io.ReadFull(c, make([]byte, 10))
+		}
+		return err
+	}
+	f.running.Go(func() {
+		for {
+			began := time.Now()
+			if err := ask(); err != nil {
+				f.t.Errorf("%s: %v", addr, err)
+			}
+			longest.Store(max(longest.Load(), int64(time.Since(began))))
+			select {
+			case <-f.stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	return longest
 }
 
 // The successor answers for the leases of before, and ends them when it is told to stop.
@@ -508,4 +557,18 @@ func TestUpgradeByReload(t *testing.T) {
 	if _, err := os.Stat(w.Dir + "/state/bpool.sock"); err != nil {
 		t.Errorf("systemd's socket is gone: %v", err)
 	}
+}
+
+// The leases of before have a bound.
+func TestRetireTimeout(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	u := startUpgradable(w, []string{"--retire-timeout", "500ms"}, "LAUNCH=false")
+	c, _ := u.hold("")
+	u.upgrade()
+	u.awaitEnd(u.pids[0])
+	if c.Wait(); c.ProcessState.ExitCode() != 69 {
+		t.Errorf("the holder ends with %v", c.ProcessState)
+	}
+	w.Run("bpool", "lease", "--timeout", "0").Exits(t, 0, "")
 }
