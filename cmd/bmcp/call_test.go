@@ -104,7 +104,7 @@ func TestCall(t *testing.T) {
 	w := New(t)
 	site := callSite(t)
 	went, shown := called(w, "navigate", site+"/a?x=1"), called(w, "browser_snapshot")
-	if !strings.Contains(went+shown, "Page /a") { // a page that does not answer soon tells its title with the next result
+	if !strings.Contains(went+shown, "Page /a") { // one that does not answer soon tells its title later
 		t.Errorf("navigate says %q, and the snapshot %q", went, shown)
 	}
 	ref := regexp.MustCompile(`button "Press" \[ref=(\w+)\]`).FindStringSubmatch(shown)

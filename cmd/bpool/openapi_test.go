@@ -261,8 +261,8 @@ func TestOpenAPI(t *testing.T) {
 		}
 		return l, l.Instance.HTTPURL[strings.LastIndex(l.Instance.HTTPURL, "/")+1:]
 	}
-	a, shared := lease(`{"instance":"first","timeout":"1m","ttl":"1h30m","holder":"a","state":{"cookies":[{"name":"n",` +
-		`"value":"v","domain":"localhost","path":"/"}],"origins":[]}}`)
+	a, shared := lease(`{"instance":"first","timeout":"1m","ttl":"1h30m","holder":"a","state":{"cookies":` +
+		`[{"name":"n","value":"v","domain":"localhost","path":"/"}],"origins":[]}}`)
 	b, whole := lease(`{"pool":"B"}`)
 	f, firefox := lease(`{"pool":"F"}`)
 	none, _ := lease(`{"pool":"N"}`)

@@ -245,7 +245,8 @@ func TestTakeOverInTheLastMoment(t *testing.T) {
 			answer := string(agent.next())
 			got := agent.must(at, "Runtime.evaluate", map[string]any{"expression": "done"})
 			done := string(jsonrpc.Get(got, "result", "value"))
-			if refused := strings.Contains(answer, "; nothing was done"); refused != (done == "0") || !refused && done != "1" {
+			refused := strings.Contains(answer, "; nothing was done")
+			if refused != (done == "0") || !refused && done != "1" {
 				t.Errorf("done %s times, and the answer is %s", done, answer)
 			}
 		})

@@ -90,7 +90,8 @@ func connects(b *bench) {
 		spare(url, instances, webToken)
 		return greet("ws" + strings.TrimPrefix(url, "http") + "/connect?token=" + webToken)
 	}, leased(func() (string, string) {
-		id, ws, _ := strings.Cut(output(bin+"bpool", "lease", "--socket", socket, "-f", "lease.id,instance.ws_url"), "\t")
+		id, ws, _ := strings.Cut(output(bin+"bpool", "lease", "--socket", socket, "-f",
+			"lease.id,instance.ws_url"), "\t")
 		return id, ws
 	}), leased(func() (string, string) {
 		var r struct {
@@ -102,7 +103,7 @@ func connects(b *bench) {
 		check(c.Call(ctx, "hold", map[string]int{"timeout_ms": 60000}, &r))
 		return r.Lease.ID, r.Instance.WSURL
 	}))
-	row("/connect to the first answer ÷ bpool lease and its WebSocket", "≤ 1.1", "%.2f (%.1f, %.1f ms)", m[0]/m[1], m[0],
-		m[1])
+	row("/connect to the first answer ÷ bpool lease and its WebSocket", "≤ 1.1", "%.2f (%.1f, %.1f ms)", m[0]/m[1],
+		m[0], m[1])
 	row("the same ÷ a lease over an open socket and its WebSocket", "", "%.2f (%.1f ms)", m[0]/m[2], m[2])
 }

@@ -265,7 +265,7 @@ func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 
 // isTakenOver reports whether a person has control of the session of a lease.
 func (a *affinity) isTakenOver(at *Lease) bool {
-	status, _ := api.Pools.Ask(a.ctx, a.pool, api.Of{Pool: at.Pool}) // no answer: nobody has, in a service that has ended
+	status, _ := api.Pools.Ask(a.ctx, a.pool, api.Of{Pool: at.Pool}) // no answer: the service has ended
 	for _, p := range status.Pools {
 		for _, i := range p.Instances {
 			if i.Lease == at.Lease {
