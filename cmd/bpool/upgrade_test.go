@@ -572,3 +572,39 @@ func TestRetireTimeout(t *testing.T) {
 	}
 	w.Run("bpool", "lease", "--timeout", "0").Exits(t, 0, "")
 }
+
+// The metrics are those of all processes, and count what the ones of before have done after their end, too.
+func TestUpgradeMetrics(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	u := startUpgradable(w, []string{"--http", "0"}, "_A_INSTANCES=2", "_A_LAUNCH=false", "_A_IS_DEFAULT=1")
+	has := func(lines ...string) {
+		t.Helper()
+		for _, line := range lines {
+			_, b := cmdtest.Get(t, "GET", u.http+"/metrics")
+			if !strings.Contains(b, "\n"+line+"\n") {
+				t.Errorf("%s is not in %s", line, regexp.MustCompile(`(?m)^bpool_lease.*`).FindAllString(b, -1))
+			}
+		}
+	}
+	release := func() {
+		w.Run("bpool", "release", strings.TrimSpace(w.Run("bpool", "lease", "-f", "lease.id").Out)).Exits(t, 0, "")
+	}
+	const released, gone = `bpool_leases_ended_total{pool="A",reason="released"} `,
+		`bpool_leases_ended_total{pool="A",reason="holder_gone"} `
+	release()
+	c, _ := u.hold("A")
+	has(released+"1", gone+"0", `bpool_leases{pool="A"} 1`, `bpool_lease_hold_seconds_count{pool="A"} 1`)
+	u.upgrade()
+	release()
+	has(released+"2", gone+"0", `bpool_leases{pool="A"} 1`, `bpool_lease_hold_seconds_count{pool="A"} 2`)
+	u.upgrade()
+	release()
+	has(released+"3", `bpool_leases{pool="A"} 1`, `bpool_lease_wait_seconds_bucket{pool="A",le="+Inf"} 4`)
+	cmdtest.Terminate(c)
+	u.awaitEnd(u.pids[:2]...)
+	has(released+"3", gone+"1", `bpool_leases{pool="A"} 0`, `bpool_lease_hold_seconds_count{pool="A"} 4`,
+		`bpool_lease_wait_seconds_bucket{pool="A",le="+Inf"} 4`)
+	u.upgrade()
+	has(released+"3", gone+"1")
+}

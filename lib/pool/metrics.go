@@ -142,6 +142,11 @@ func (v *Service) usageOf(pool string) (r usage) {
 	if p := v.poolNamed(pool); p != nil {
 		proxied = slices.Clone(p.slots)
 	}
+	for _, s := range v.retired {
+		if s.poolName == pool {
+			proxied = append(proxied, s)
+		}
+	}
 	for _, g := range v.groups {
 		if g.poolName != pool {
 			continue

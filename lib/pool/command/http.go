@@ -53,9 +53,9 @@ func (h *handler) routes(f *front.Front) []front.Route {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "btools_build_info",
 		Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": cli.Release()}})
 	build.Set(1)
-	registry.MustRegister(v, build, collectors.NewGoCollector(),
+	registry.MustRegister(build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	metrics := promhttp.HandlerFor(registry,
+	metrics := promhttp.HandlerFor(prometheus.Gatherers{registry, h.metrics()},
 		promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(f.Log.Handler(), slog.LevelWarn)})
 	open := func(r *http.Request) *guard.Guard { // clients need no token
 		if f.Guard.Tokens == nil || f.Guard.Check(r) == nil {

@@ -230,6 +230,14 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 	switch {
 	case r.Method == remotely:
 		return h.remotes(who, lease)
+	case r.Method == measure:
+		return control.Later(func() (any, error) { return h.metrics().measure() }), nil
+	case r.Method == bequeath:
+		var of measured
+		if err := json.Unmarshal(r.Params, &of); err != nil {
+			return nil, control.Errorf(control.BadRequest, "%v", err)
+		}
+		return struct{}{}, h.metrics().inherit(of)
 	case h.retired.Load() == nil:
 		return h.route(ctx, h.local(), r.Method, r.Params)
 	case rights[r.Method] == owner && lease != "" && !h.service.Has(lease):

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -234,6 +235,9 @@ func Serve(c *cli.Context) (err error) {
 		func() { c.Log.Info("stopping: waiting for the browsers to end; signal again to stop at once") })
 	v.Stop()
 	stopping.Stop()
+	if h.retired.Load() != nil {
+		h.metrics().bequeath()
+	}
 	return errors.Join(err, v.Dir.Remove(), reg.Close()) // in this order: the entry names the directory
 }
 
@@ -421,6 +425,8 @@ type handler struct {
 	states  *remote.Server
 	public  *url.URL     // of --public-url; nil: as clients ask
 	web     *front.Front // of --http; nil: there is none
+	made    sync.Once    // counts
+	counts  *metrics
 	upgrade func() (api.Upgraded, error)
 	store   *state.Store
 	path    string                   // of the service's control socket
