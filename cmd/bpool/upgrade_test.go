@@ -283,7 +283,7 @@ func TestUpgradeRelays(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	tokens := w.Dir + "/tokens"
-	cmdtest.WriteFile(t, tokens, "ci "+ciToken+"\nother "+otherToken+"\n")
+	cmdtest.WriteFile(t, tokens, "ci "+ciToken+" max=2\nother "+otherToken+"\n")
 	os.Chmod(tokens, 0o600)
 	u := startUpgradable(w, []string{"--http", "0", "--token-file", tokens}, "_A_INSTANCES=3",
 		"_A_ISOLATION=context", "_A_IS_DEFAULT=1")
@@ -315,6 +315,11 @@ func TestUpgradeRelays(t *testing.T) {
 	if code, b := ci.do("/leases", ""); code != 200 || !strings.Contains(b, web.Instance.WSURL) {
 		t.Errorf("its leases: %d %s", code, b)
 	}
+	second := ci.lease(`{}`)
+	if code, b := ci.do("/lease", `{"timeout":"0s"}`); code == 200 {
+		t.Errorf("a third lease of a token with max=2: %s", b)
+	}
+	ci.do("/release", fmt.Sprintf(`{"lease":%q}`, second.Lease.ID))
 	other := webClient{t, u.http, otherToken}
 	if _, b := other.do("/leases", ""); strings.TrimSpace(b) != "[]" {
 		t.Errorf("another's leases: %s", b)

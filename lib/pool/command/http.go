@@ -98,8 +98,8 @@ func (h *handler) routes(f *front.Front) []front.Route {
 	if f.Guard.Tokens == nil {
 		return routes
 	}
-	leases := &web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Elsewhere: h.elsewhere, Public: h.public}
-	return append(routes, leases.Routes()...)
+	h.leases = &web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Elsewhere: h.elsewhere, Public: h.public}
+	return append(routes, h.leases.Routes()...)
 }
 
 // checkPools returns an error for a token that names a pool that there is not.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -282,6 +283,44 @@ func (h *handler) elsewhere(ctx context.Context, lease, secret string) (all []we
 		})...)
 	}
 	return all
+}
+
+// countFormer counts the leases of retired processes among those that their tokens may have at once.
+func (h *handler) countFormer(ctx context.Context) {
+	if h.leases == nil {
+		return
+	}
+	ctx = control.WithPeer(ctx, &control.Peer{UID: os.Geteuid(), PID: os.Getpid()})
+	for _, path := range h.others() {
+		var there api.PoolsStatus
+		if got, err := relay(ctx, path, string(api.Status), nil); err != nil || json.Unmarshal(got, &there) != nil {
+			continue
+		}
+		for _, p := range there.Pools {
+			for _, i := range p.Instances {
+				if token, is := strings.CutPrefix(i.By, "token:"); is {
+					left := h.leases.Count(token)
+					go func() {
+						defer left()
+						awaitEnd(ctx, path, i.Lease)
+					}()
+				}
+			}
+		}
+	}
+}
+
+// awaitEnd waits until a lease of another process has ended.
+func awaitEnd(ctx context.Context, path, lease string) {
+	for r := (api.WatchRequest{Of: api.Of{Lease: lease}}); ; {
+		var n api.Notices
+		params, _ := json.Marshal(r)
+		got, err := relay(ctx, path, string(api.Watch), params)
+		if err != nil || json.Unmarshal(got, &n) != nil || n.Ended != "" {
+			return
+		}
+		r.After = int64(n.Last)
+	}
 }
 
 // stopFormer has the retired processes stop, too, and returns what waits for their end.

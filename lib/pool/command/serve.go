@@ -36,6 +36,7 @@ import (
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/pool/successor"
+	poolweb "btools/lib/pool/web"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/register"
@@ -187,6 +188,7 @@ func Serve(c *cli.Context) (err error) {
 	if httpListener != nil {
 		web.Routes = h.routes(web)
 		h.web = web
+		h.countFormer(serving)
 		go serveHTTP(serving, httpListener, h, web)
 	}
 	reg.Serve(h.serve())
@@ -423,9 +425,10 @@ type handler struct {
 	service *pool.Service
 	reload  func() (reloaded, error)
 	states  *remote.Server
-	public  *url.URL     // of --public-url; nil: as clients ask
-	web     *front.Front // of --http; nil: there is none
-	made    sync.Once    // counts
+	public  *url.URL        // of --public-url; nil: as clients ask
+	web     *front.Front    // of --http; nil: there is none
+	leases  *poolweb.Server // by HTTP; nil: there are none
+	made    sync.Once       // counts
 	counts  *metrics
 	upgrade func() (api.Upgraded, error)
 	store   *state.Store

@@ -160,9 +160,9 @@ func (u *upgrade) start() (done api.Upgraded, err error) {
 	}
 	u.notify.Tell(fmt.Sprintf("MAINPID=%d", heir.Process.PID))
 	leave()
-	heir.Serve()
 	close(u.left)
-	stopped := h.service.Retire()
+	stopped := h.service.Retire() // all leases are known when the successor counts them
+	heir.Serve()
 	go func() {
 		<-stopped
 		heir.Launch()

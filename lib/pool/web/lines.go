@@ -31,17 +31,10 @@ type line struct {
 // the lease's place.
 func (l *lines) enter(ctx context.Context, t *tokens.Token, most time.Duration) (leave func(), err error) {
 	l.mu.Lock()
-	if l.of == nil {
-		l.of = map[string]*line{}
-	}
-	x := l.of[t.Name]
-	if x == nil {
-		x = &line{}
-		l.of[t.Name] = x
-	}
+	x := l.lineLocked(t.Name)
 	x.most = t.Max // the file may have changed
 	x.next()
-	leave = sync.OnceFunc(func() { l.leave(t, x) })
+	leave = sync.OnceFunc(func() { l.leave(t.Name, x) })
 	switch {
 	case t.Max == 0 || x.leases < t.Max && len(x.waiting) == 0:
 		x.leases++
@@ -76,19 +69,39 @@ func (l *lines) enter(ctx context.Context, t *tokens.Token, most time.Duration) 
 	return leave, nil // its turn came just now
 }
 
+// count counts a lease that a token has. The function ends the lease's place.
+func (l *lines) count(token string) (leave func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	x := l.lineLocked(token)
+	x.leases++
+	return sync.OnceFunc(func() { l.leave(token, x) })
+}
+
+// lineLocked returns the line of a token.
+func (l *lines) lineLocked(token string) *line {
+	if l.of == nil {
+		l.of = map[string]*line{}
+	}
+	if l.of[token] == nil {
+		l.of[token] = &line{}
+	}
+	return l.of[token]
+}
+
 func errMany(t *tokens.Token) error {
 	return control.Errorf(control.LeaseTimeout, "the token %s has the %d leases that it may have at once", t.Name,
 		t.Max)
 }
 
 // leave ends the place of a lease, which the next request gets.
-func (l *lines) leave(t *tokens.Token, x *line) {
+func (l *lines) leave(token string, x *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	x.leases--
 	x.next()
-	if x.leases == 0 && len(x.waiting) == 0 && l.of[t.Name] == x {
-		delete(l.of, t.Name)
+	if x.leases == 0 && len(x.waiting) == 0 && l.of[token] == x {
+		delete(l.of, token)
 	}
 }
 

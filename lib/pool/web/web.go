@@ -68,6 +68,10 @@ func (s *Server) Routes() []front.Route {
 	}
 }
 
+// Count counts a lease that another process of this service has among those that a token may have. Call left when it
+// has ended.
+func (s *Server) Count(token string) (left func()) { return s.lines.count(token) }
+
 // post returns an answer to POST requests with a body of JSON, whose context is that of the client.
 func (s *Server) post(answer func(*front.Response, *http.Request, *tokens.Token) error,
 ) func(*front.Response, *http.Request) error {
