@@ -568,9 +568,17 @@ func TestUpgradeByReload(t *testing.T) {
 func TestRetireTimeout(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	u := startUpgradable(w, []string{"--retire-timeout", "500ms"}, "LAUNCH=false")
+	u := startUpgradable(w, []string{"--retire-timeout", "5s"}, "LAUNCH=false")
 	c, _ := u.hold("")
+	events := w.Events("bpool")
+	cmdtest.Until(t, "the events are watched", func() bool {
+		w.Run("bpool", "drain")
+		w.Run("bpool", "drain", "--off")
+		return strings.Contains(events.String(), "drained")
+	})
 	u.upgrade()
+	w.Run("bpool", "lease", "--", "true").Exits(t, 0, "")
+	cmdtest.Until(t, "events of the successor", func() bool { return strings.Contains(events.String(), "leased") })
 	u.awaitEnd(u.pids[0])
 	if c.Wait(); c.ProcessState.ExitCode() != 69 {
 		t.Errorf("the holder ends with %v", c.ProcessState)

@@ -12,11 +12,11 @@ import (
 	"btools/lib/record"
 )
 
-// Print prints the new events of a program until it ends. number returns the
+// Print prints the events of a program after one until it ends; -1: new ones. number returns the
 // number of an event; program names the program.
-func Print[E any](ctx context.Context, cl *control.Client, out *cli.Output, program string,
+func Print[E any](ctx context.Context, cl *control.Client, out *cli.Output, program string, after int64,
 	number func(E) int64) error {
-	for after := int64(-1); ; {
+	for {
 		got, err := api.Events[E]().Ask(ctx, cl, api.WatchRequest{After: after})
 		if err != nil {
 			if !errors.As(err, new(*control.Error)) {

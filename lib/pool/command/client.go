@@ -638,6 +638,15 @@ func Watch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer cl.Close()
-	return historycommand.Print(ctx, cl, out, "service", func(e pool.Event) int64 { return e.Number })
+	for after := int64(-1); ; after = 0 {
+		err := historycommand.Print(ctx, cl, out, "service", after, func(e pool.Event) int64 { return e.Number })
+		cl.Close()
+		var e *control.Error
+		if !errors.As(err, &e) || e.Code != control.Stopping {
+			return err
+		}
+		if cl, err = running(c).Await(ctx, client.StartWait); err != nil { // the successor's events
+			return err
+		}
+	}
 }

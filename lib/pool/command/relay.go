@@ -78,8 +78,8 @@ func (h *handler) route(ctx context.Context, local control.Handler, method strin
 			paths = h.others()
 		}
 	case method == string(api.Hold):
-	case h.retired.Load() != nil && (right == operator || slices.Contains([]string{string(api.Status),
-		string(api.Watch), string(api.Release)}, method)):
+	case h.retired.Load() != nil && (right == operator || method == string(api.Status) ||
+		method == string(api.Release)):
 		paths = h.others()
 	case method == string(api.Release): // of all
 		return h.releaseAll(ctx, local, params)

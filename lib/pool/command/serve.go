@@ -177,6 +177,7 @@ func Serve(c *cli.Context) (err error) {
 	u := &upgrade{c: c, handler: h, reg: reg, notify: notify, env: env, file: file, http: httpListener,
 		private: owner.FD != nil, left: make(chan struct{})}
 	h.upgrade, h.reload, web.Left = u.start, u.reload, u.left
+	h.left = u.left
 	web.Successor = front.Relay(u.successor, c.Log)
 	// Not derived from ctx: browsers keep running while leases may end.
 	serving, end := context.WithCancel(context.Background())
@@ -431,6 +432,7 @@ type handler struct {
 	made    sync.Once       // counts
 	counts  *metrics
 	upgrade func() (api.Upgraded, error)
+	left    <-chan struct{} // closed when there is a successor
 	store   *state.Store
 	path    string                   // of the service's control socket
 	entry   func() state.PoolService // of this process in the state file
@@ -503,7 +505,16 @@ func (h *handler) methods() *control.Mux {
 			if p.Lease != "" {
 				return v.Notices(ctx, p.Lease, int(p.After))
 			}
-			events, err := v.EventsFor(ctx, callerOf(ctx), p.After)
+			here, leave := context.WithCancelCause(ctx)
+			defer leave(nil)
+			go func() {
+				select {
+				case <-h.left: // the next events are the successor's
+					leave(errStopping)
+				case <-here.Done():
+				}
+			}()
+			events, err := v.EventsFor(here, callerOf(ctx), p.After)
 			return api.EventList[pool.Event]{Events: events}, err
 		}), nil
 	})

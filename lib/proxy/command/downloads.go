@@ -156,9 +156,9 @@ func Watch(c *cli.Context) error {
 	}
 	defer cl.Close()
 	if p.Extension {
-		return historycommand.Print(ctx, cl, out, "proxy", func(e hub.Event) int64 { return e.Number })
+		return historycommand.Print(ctx, cl, out, "proxy", -1, func(e hub.Event) int64 { return e.Number })
 	}
-	return historycommand.Print(ctx, cl, out, "proxy", func(e sessions.Event) int64 { return e.Number })
+	return historycommand.Print(ctx, cl, out, "proxy", -1, func(e sessions.Event) int64 { return e.Number })
 }
 
 // events answers with the events after a number.
