@@ -17,8 +17,8 @@ import (
 var method = regexp.MustCompile("[\"'`]([A-Z][A-Za-z]+\\.[a-z][A-Za-z]+)[\"'`]")
 
 // old are the names that cdproto leaves out: deprecated ones, and those that only older Chromes
-// have. WebDriverBiDiServer.json is a file of Firefox, SKILL.md one of agents, Inspector.target begins two names, and
-// those of Btools are our own.
+// have. WebDriverBiDiServer.json is a file of Firefox, SKILL.md one of agents, Inspector.target and
+// Page.javascriptDialog begin two names, and those of Btools are our own.
 const old = `
 	Browser.addPrivacySandboxCoordinatorKeyConfig Browser.grantPermissions Debugger.setScriptSource IO.resolveBlob
 	Network.continueInterceptedRequest Network.emulateNetworkConditions Network.setRequestInterception
@@ -32,7 +32,7 @@ const old = `
 	Storage.setInterestGroupAuctionTracking Storage.setInterestGroupTracking Storage.setSharedStorageEntry
 	Storage.setSharedStorageTracking Target.sendMessageToTarget
 	Btools.command Btools.control Btools.emulate Btools.give Btools.take Btools.waitUntilFree Btools.whyFailed
-	Inspector.target WebDriverBiDiServer.json SKILL.md`
+	Inspector.target Page.javascriptDialog WebDriverBiDiServer.json SKILL.md`
 
 // Each name of a command or an event is one of cdproto: a misspelt one is answered by an
 // error that some callers do not look at, or is an event that never comes.

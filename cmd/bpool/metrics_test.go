@@ -69,7 +69,7 @@ func TestPoolMetrics(t *testing.T) {
 	until(`bpool_restarts_total{pool="A",reason="asked"} 1`)
 	w.Run("bpool", "lease", "A", "--", "true").Exits(t, 0, "")
 	until(`bpool_leases_ended_total{pool="A",reason="holder_gone"} 1`)
-	w.Run("bpool", "lease", "A", "--ttl", "1ms").Exits(t, 0, "")
+	w.Run("bpool", "lease", "A", "--ttl", "1s").Exits(t, 0, "")
 	until(`bpool_leases_ended_total{pool="A",reason="expired"} 1`)
 
 	if hangs := p.Lease("HANG").Instance.PID; hangs > 0 {
