@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -459,6 +460,19 @@ exec sleep 1000`)
 	}
 	goesOn("after a successor that was killed")
 
+	// One that belongs to a program.
+	private := &cmdtest.Pool{T: t, W: w, Cmd: w.Cmd("sh", "-c", `exec bpool serve --bind-fd 3 --socket "$0" 3<&0`,
+		w.Dir+"/private.sock")}
+	owner, err := private.Cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	private.Cmd.Env = append(private.Cmd.Env, "PW_MCP_PROXY_LAUNCH=false")
+	private.Start()
+	w.Run("bpool", "upgrade", "--socket", private.Socket).Exits(t, 64, "the service ends with the program that runs it")
+	owner.Close()
+	private.Cmd.Wait()
+
 	// With its path deleted, the socket is made again by the successor.
 	u.install("bpool", real)
 	os.Remove(u.socket)
@@ -620,4 +634,34 @@ func TestUpgradeMetrics(t *testing.T) {
 		`bpool_lease_wait_seconds_bucket{pool="A",le="+Inf"} 4`)
 	u.upgrade()
 	has(released+"3", gone+"1")
+}
+
+// An agent keeps its page over an upgrade, and gets the next one of the successor.
+func TestUpgradeUnderAgents(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	u := startUpgradable(w, nil, "_A_INSTANCES=2", "_A_ISOLATION=context", "_A_IS_DEFAULT=1", "_A_AFFINITY=session")
+	site := cmdtest.Serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/html")
+		io.WriteString(rw, "<title>page "+r.URL.Path+"</title><p>Text</p>")
+	})
+	old := w.Builtin("--pool")
+	old.MustTool("browser_navigate", `{"url":%q}`, site+"/old")
+	for range 2 {
+		u.upgrade()
+		if got := old.MustTool("browser_snapshot", `{}`).Text(); !strings.Contains(got, "page /old") {
+			t.Errorf("after an upgrade the agent sees %s", got)
+		}
+	}
+	fresh := w.Builtin("--pool")
+	fresh.MustTool("browser_navigate", `{"url":%q}`, site+"/new")
+	if got := w.Run("bpool", "status", "-f", "summary.leased_instances").Out; got != "2\n" {
+		t.Errorf("%s are leased", got)
+	}
+	old.End()
+	u.awaitEnd(u.pids[:2]...)
+	if got := fresh.MustTool("browser_snapshot", `{}`).Text(); !strings.Contains(got, "page /new") {
+		t.Errorf("the other agent sees %s", got)
+	}
+	fresh.End()
 }
