@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -436,10 +437,11 @@ func TestUpgradeFails(t *testing.T) {
 
 	// One that is killed before it is ready; a second upgrade meanwhile.
 	real := cmdtest.Bin + "/bpool"
-	u.installScript(`case $BTOOLS_SUCCESSOR in
+	sleeping := `case $BTOOLS_SUCCESSOR in
 *between*) exec bash -c 'exec -a "$0" ` + real + ` "$@"' "$0" "$@" ;;
 esac
-exec sleep 1000`)
+exec sleep 1000`
+	u.installScript(sleeping)
 	first := w.Cmd("bpool", "upgrade")
 	var said strings.Builder
 	first.Stderr = &said
@@ -483,6 +485,17 @@ exec sleep 1000`)
 		t.Errorf("after the upgrade: HTTP %d", code)
 	}
 	w.Run("bpool", "lease", "--timeout", "0").Exits(t, 0, "")
+
+	// Told to stop during an upgrade, both end.
+	u.installScript(sleeping)
+	again := w.Cmd("bpool", "upgrade")
+	cmdtest.Start(t, again)
+	cmdtest.Until(t, "the successor has started", func() bool {
+		return slices.ContainsFunc(w.Processes(), func(p string) bool { return strings.Contains(p, "sleep 1000") })
+	})
+	syscall.Kill(u.pid(), syscall.SIGTERM)
+	again.Wait()
+	cmdtest.Until(t, "nothing is left", func() bool { return len(w.Processes()) == 0 })
 }
 
 // Whoever is killed during an upgrade, a service is left.

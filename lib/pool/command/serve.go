@@ -174,7 +174,7 @@ func Serve(c *cli.Context) (err error) {
 		v.Launch = after(before.Launch, v.Launch)
 	}
 	notify := systemd.NewNotifier()
-	u := &upgrade{c: c, handler: h, reg: reg, notify: notify, env: env, file: file, http: httpListener,
+	u := &upgrade{c: c, ctx: ctx, handler: h, reg: reg, notify: notify, env: env, file: file, http: httpListener,
 		private: owner.FD != nil, left: make(chan struct{})}
 	h.upgrade, h.reload, web.Left = u.start, u.reload, u.left
 	h.left = u.left
@@ -230,6 +230,7 @@ func Serve(c *cli.Context) (err error) {
 		}
 	}
 	notify.Tell("STOPPING=1")
+	u.end()
 	if err == nil {
 		defer h.stopFormer(force)()
 		waitForLeases(c, v, force)

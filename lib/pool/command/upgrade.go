@@ -40,6 +40,7 @@ const kept = "systemd"
 // that are not leased, and serves its leases to their end.
 type upgrade struct {
 	c       *cli.Context
+	ctx     context.Context // ends when this process is told to stop
 	handler *handler
 	reg     *register.Service
 	notify  *systemd.Notifier
@@ -141,7 +142,7 @@ func (u *upgrade) start() (done api.Upgraded, err error) {
 		return done, err
 	}
 	env := slices.DeleteFunc(slices.Clone(u.env), func(v string) bool { return strings.HasPrefix(v, "WATCHDOG_PID=") })
-	ctx, cancel := context.WithTimeoutCause(context.Background(), readyBound,
+	ctx, cancel := context.WithTimeoutCause(u.ctx, readyBound,
 		fmt.Errorf("it is not ready after %v", readyBound))
 	defer cancel()
 	heir, err := successor.Start(ctx, append([]string{path}, os.Args[1:]...), env, note, sockets)
@@ -169,6 +170,9 @@ func (u *upgrade) start() (done api.Upgraded, err error) {
 	}()
 	return api.Upgraded{PID: heir.Process.PID, Leases: h.service.Leases()}, nil
 }
+
+// end waits for an upgrade that has begun, and refuses others: a successor that is not ready yet ends, too.
+func (u *upgrade) end() { u.mu.Lock() }
 
 // handOver lists the successor in the place of this process, which gets a control socket of its own. Who is killed
 // before the successor serves leaves it the sockets: it serves when this process has ended.
