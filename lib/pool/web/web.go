@@ -235,12 +235,14 @@ func (s *Server) lease(w *front.Response, r *http.Request, t *tokens.Token) erro
 	conn := http.NewResponseController(w)
 	conn.SetReadDeadline(time.Time{}) // its turn may take long; the end of the connection is noticed
 	conn.SetWriteDeadline(time.Time{})
-	ctx, done := context.WithCancel(r.Context())
+	ctx, done := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer done()
+	leave := context.AfterFunc(r.Context(), done)
 	rec, err := s.hold(ctx, t, a, api.HoldRequest{Confirm: true})
 	if err != nil {
 		return err
 	}
+	leave() // who has read the answer may disconnect before the lease is confirmed
 	var l record.Lease
 	rec.Get("lease", &l)
 	s.readdress(r, rec)
