@@ -121,7 +121,7 @@ func (s *series) add(figure float64) { *s = append(*s, figure) }
 // at is the figure that so many percent of all are below.
 func (s series) at(percent int) float64 {
 	slices.Sort(s)
-	return s[len(s)*percent/100]
+	return s[min(len(s)*percent/100, len(s)-1)]
 }
 
 func (s series) median() float64 { return s.at(50) }

@@ -43,6 +43,7 @@ var cases = []Case{
 	{"bpool shared", "lease → connectOverCDP → goto → release", cycles},
 	{"bpool shared", "Chrome killed under 50 sessions", killed},
 	{"bpool", "bpool serve with 10 slots, idle", idleSlots},
+	{"bpool upgrade", "bpool upgrade", upgrades},
 	{"bmcp", "bmcp: calls", calls},
 	{"bmcp", "bmcp: tools/list", lists},
 	{"bmcp", "bmcp: first browser call", firstCall},
