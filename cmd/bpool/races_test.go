@@ -26,7 +26,8 @@ func TestLeaseOfAClientThatDisconnects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(c, "POST /lease HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+		fmt.Fprintf(c, "POST /lease HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\n"+
 			"Content-Length: 2\r\n\r\n{}", ciToken)
 		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {

@@ -19,8 +19,8 @@ import (
 // upgrades measures what clients notice of upgrades, and what the process of before costs.
 func upgrades(b *bench) {
 	const leases, times = 5, 5
-	first, socket, url := b.bpool([]string{"BROWSER=chromium", "ISOLATION=context", "_A_INSTANCES=10", "_A_IS_DEFAULT=1"},
-		"--http", "0")
+	first, socket, url := b.bpool([]string{"BROWSER=chromium", "ISOLATION=context", "_A_INSTANCES=10",
+		"_A_IS_DEFAULT=1"}, "--http", "0")
 	last := first
 	b.atEnd(func() { syscall.Kill(last, syscall.SIGTERM) })
 	holder := b.control(socket)
