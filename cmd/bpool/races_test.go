@@ -41,3 +41,30 @@ func TestLeaseOfAClientThatDisconnects(t *testing.T) {
 		t.Errorf("%d of 200 leases are left", n)
 	}
 }
+
+// A client that leaves its connection open after the lease has ended holds no process.
+func TestUpgradeWithAClientThatDoesNotClose(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	cmdtest.WriteFile(t, w.Dir+"/tokens", "ci "+ciToken+"\n")
+	u := startUpgradable(w, []string{"--http", "0", "--token-file", w.Dir + "/tokens"}, "_A_INSTANCES=1",
+		"_A_IS_DEFAULT=1", "_A_ISOLATION=context", "BROWSER=chrome-headless-shell")
+	ci := webClient{t, u.http, ciToken}
+	l := ci.lease("{}")
+	c, err := net.Dial("tcp", strings.TrimPrefix(u.http, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+		l.Instance.WSURL[strings.Index(l.Instance.WSURL, "/lease/"):])
+	if line, _ := bufio.NewReader(c).ReadString('\n'); !strings.Contains(line, " 101 ") {
+		t.Fatal(line)
+	}
+	u.upgrade()
+	if code, b := ci.do("/release", `{"lease":"`+l.Lease.ID+`"}`); code != 200 {
+		t.Fatal(code, b)
+	}
+	u.awaitEnd(u.pids[0])
+}

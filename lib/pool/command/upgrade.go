@@ -237,7 +237,10 @@ func (u *upgrade) serveLeases(ctx context.Context, stop context.CancelCauseFunc)
 		u.c.Log.Info("another process has taken over: this one ends with " + pool.Holders(st, time.Now()))
 	}
 	late := time.After(bound)
-	busy := func() bool { return v.Leases() > 0 || u.handler.web != nil && u.handler.web.Active() > 0 }
+	h := u.handler
+	busy := func() bool { // the client of a lease that has ended may leave its connection open
+		return v.Leases() > 0 || h.web != nil && h.web.Active() > h.leases.Relaying()
+	}
 	for ctx.Err() == nil && busy() {
 		select {
 		case <-ctx.Done():

@@ -79,6 +79,10 @@ func (s *Server) relay(w *front.Response, r *http.Request, at pool.Remote, path 
 	if at.Local == "" {
 		return front.Unavailable(control.Errorf(control.Unavailable, "the lease has no browser"))
 	}
+	if at.Ended != nil {
+		s.relaying.Add(1)
+		defer s.relaying.Add(-1)
+	}
 	conn := http.NewResponseController(w)
 	conn.SetReadDeadline(time.Time{})
 	conn.SetWriteDeadline(time.Time{}) // of a download

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"btools/lib/control"
@@ -39,7 +40,16 @@ type Server struct {
 	// Public is the address of the server as clients know it; nil: that at which they ask.
 	Public *url.URL
 
-	lines lines
+	lines    lines
+	relaying atomic.Int64
+}
+
+// Relaying returns how many requests are being answered by the browsers of leases of this process.
+func (s *Server) Relaying() int {
+	if s == nil {
+		return 0
+	}
+	return int(s.relaying.Load())
 }
 
 // Distant is a lease of another process of this service.
