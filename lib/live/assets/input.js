@@ -30,9 +30,7 @@ export class Input {
 
   // pages says which page that is, picture where a place is. linkAt reports whether a link is at a point, menu shows what
   // a press there opens, copy copies the selection, left leaves the picture, late says that the page does not keep up.
-  constructor({ pages, picture, linkAt, menu, copy, left, late }) {
-    Object.assign(this, { pages, picture, linkAt, menu, copy, left, late });
-  }
+  constructor(of) { Object.assign(this, of); }
 
   #send(method, params) { this.pages.link.send(method, params, this.pages.session); }
 

@@ -1,6 +1,6 @@
 // page.js: what is asked of the page that is looked at, in worlds of their own: its scripts notice nothing.
 
-// An expression runs in an isolated world of a frame's document.
+// inWorld returns the value of an expression in an isolated world of a frame's document.
 async function inWorld(link, session, frameId, expression) {
   const { executionContextId: contextId } = await link.call('Page.createIsolatedWorld', { frameId }, session);
   const { result } = await link.call('Runtime.evaluate', { contextId, expression, returnByValue: true }, session);
@@ -64,22 +64,14 @@ export class Frames {
   }
 
   // isLink reports whether a link is at a point.
-  async isLink(point) {
-    return (await this.#ask(point, '!!e?.closest("a[href]")')) ?? false;
-  }
+  isLink(point) { return this.#ask(point, '!!e?.closest("a[href]")'); }
 
   // cursor returns the cursor at a point.
-  async cursor(point) {
-    return (await this.#ask(point, '(e ? getComputedStyle(e).cursor : "")')) || 'default';
-  }
+  async cursor(point) { return (await this.#ask(point, 'e && getComputedStyle(e).cursor')) || 'default'; }
 
-  async #ask({ x, y }, expression) {
-    try {
-      return await inWorld(this.link, this.pages.session, this.pages.current,
-        `((e) => ${expression})(document.elementFromPoint(${Number(x)}, ${Number(y)}))`);
-    } catch {
-      return undefined;
-    }
+  #ask({ x, y }, expression) {
+    return inWorld(this.link, this.pages.session, this.pages.current,
+      `((e) => ${expression})(document.elementFromPoint(${x}, ${y}))`).catch(() => undefined);
   }
 
   // selection returns the text that is selected in the page, but not that of a password.
