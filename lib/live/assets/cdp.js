@@ -2,7 +2,7 @@
 
 const stored = 'token';
 
-// takeToken takes the token out of the address, so that nobody copies it along, and returns the session that it names.
+// takeToken stores the token of the address, and takes it out there, so that nobody copies it along.
 export function takeToken() {
   const [, token, key] = location.hash.match(/^#t=([^/]*)(?:\/(.*))?$/) ?? [];
   if (token === undefined) return;
@@ -10,26 +10,48 @@ export function takeToken() {
   history.replaceState(null, '', key ? `#/${key}` : location.pathname);
 }
 
-// open opens a WebSocket, says who asks, and returns it with the answer. It throws what the front refuses.
-async function open(path, hello) {
+// wait returns after some milliseconds.
+export const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// keepConnected calls connect, which returns when its connection has ended, again and again. It calls failed with the
+// reason of each end. It returns a function that ends all this, and the connection by the signal that connect gets.
+export function keepConnected(connect, failed) {
+  const over = new AbortController();
+  const run = async () => {
+    for (let pause = 300; !over.signal.aborted; pause = Math.min(pause * 2, 5000)) {
+      try {
+        await connect(over.signal);
+        pause = 300;
+        throw new Error('The connection has ended. Trying again…');
+      } catch (e) {
+        if (!over.signal.aborted) failed(e);
+      }
+      await wait(pause);
+    }
+  };
+  run();
+  return () => over.abort();
+}
+
+// open opens a WebSocket until a signal, says who asks, and returns it with the answer. It throws what the front refuses.
+async function open(path, hello, signal) {
+  signal.throwIfAborted();
   const socket = new WebSocket(`ws://${location.host}${path}`);
+  signal.addEventListener('abort', () => socket.close());
   await new Promise((done, fail) => {
     socket.onopen = done;
-    socket.onclose = socket.onerror = () => fail(new Error('bproxy view has ended: run it again'));
+    socket.onclose = () => fail(new Error('bproxy view has ended: run it again'));
   });
   socket.send(JSON.stringify({ ...hello, token: sessionStorage.getItem(stored) ?? '' }));
   const first = await new Promise((done, fail) => {
     socket.onmessage = (e) => done(JSON.parse(e.data));
     socket.onclose = () => fail(new Error('the connection has ended'));
   });
-  if (first.error) {
-    socket.close();
-    if (first.expired) { // the token, of a service that has ended: the user of this browser may do without
-      sessionStorage.removeItem(stored);
-      return open(path, hello);
-    }
-    throw Object.assign(new Error(first.error), { final: true });
+  if (first.expired) { // the token, of a service that has ended: the user of this browser may do without
+    sessionStorage.removeItem(stored);
+    return open(path, hello, signal);
   }
+  if (first.error) throw new Error(first.error);
   if (first.token) sessionStorage.setItem(stored, first.token);
   return [socket, first];
 }
@@ -37,35 +59,26 @@ async function open(path, hello) {
 // A token that is good once must not be used by two connections: the first one is waited for.
 let before = Promise.resolve();
 
-function inTurn(path, hello) {
-  const turn = before.then(() => open(path, hello));
+function inTurn(path, hello, signal) {
+  const turn = before.then(() => open(path, hello, signal));
   before = turn.catch(() => {});
   return turn;
 }
 
-// watchSessions calls update with the sessions whenever they change, and fail with the reason while there is no
-// connection. It connects again, and returns a function that ends it.
-export function watchSessions(update, fail) {
-  let socket, over = false;
-  const connect = async () => {
-    try {
-      [socket] = await inTurn('/list', {});
-      if (over) return socket.close();
+// watchSessions calls update with the sessions whenever they change, and failed with the reason while there is no
+// connection. It returns a function that ends it.
+export function watchSessions(update, failed) {
+  return keepConnected(async (signal) => {
+    const [socket] = await inTurn('/list', {}, signal);
+    await new Promise((done, fail) => {
+      socket.onclose = done;
       socket.onmessage = (e) => {
-        const list = JSON.parse(e.data);
-        if (list.error) fail(new Error(list.error));
-        else update(list.sessions);
+        const { sessions, error } = JSON.parse(e.data);
+        if (error) fail(new Error(error));
+        else update(sessions);
       };
-      await new Promise((done) => { socket.onclose = done; });
-      fail(new Error('The connection has ended. Trying again…'));
-    } catch (e) {
-      fail(e);
-      if (e.final) return;
-    }
-    if (!over) setTimeout(connect, 1000);
-  };
-  connect();
-  return () => { over = true; socket?.close(); };
+    });
+  }, failed);
 }
 
 // Link is a connection to a session.
@@ -75,10 +88,10 @@ export class Link {
   #pending = new Map();
   #listeners = new Map();
 
-  // open connects; about is what the front says of the session: lock, why and control.
-  static async open(key, hello) {
+  // open connects until a signal; about is what the front says of the session: lock, why and control.
+  static async open(key, hello, signal) {
     const link = new Link();
-    [link.#socket, link.about] = await inTurn(`/session/${encodeURIComponent(key)}`, hello);
+    [link.#socket, link.about] = await inTurn(`/session/${encodeURIComponent(key)}`, hello, signal);
     link.closed = new Promise((done) => { link.#socket.onclose = done; });
     link.#socket.onmessage = (e) => link.#hear(JSON.parse(e.data));
     link.closed.then(() => {
@@ -119,9 +132,6 @@ export class Link {
 
   // unanswered returns how many commands wait for their answer.
   get unanswered() { return this.#pending.size; }
-
-  // close ends the connection.
-  close() { this.#socket.close(); }
 }
 
 // Pages keeps the pages of a session, in their order, and the one that is looked at.
@@ -129,7 +139,6 @@ export class Pages {
   all = new Map(); // of TargetInfo by target
   current = ''; // target
   session = ''; // of CDP, with it
-  history = []; // of it
 
   // changed is called when a page has come, gone, or has another title or address; opened when another one is looked at.
   constructor(link, { changed, opened }) {
@@ -154,9 +163,7 @@ export class Pages {
       this.changed();
     });
     link.on('Target.targetCrashed', ({ targetId }) => {
-      const info = this.all.get(targetId);
-      if (!info) return;
-      info.crashed = true;
+      if (this.all.has(targetId)) this.all.get(targetId).crashed = true;
       this.changed();
     });
   }
@@ -170,7 +177,7 @@ export class Pages {
   // look attaches to another page.
   async look(target) {
     const old = this.session;
-    Object.assign(this, { current: target, session: '', history: [], at: 0 });
+    Object.assign(this, { current: target, session: '', mayGoBack: false, mayGoForward: false });
     try {
       const { sessionId } = await this.link.call('Target.attachToTarget', { targetId: target, flatten: true });
       if (this.current !== target) return this.link.send('Target.detachFromTarget', { sessionId });
@@ -181,8 +188,8 @@ export class Pages {
     if (old) this.link.send('Target.detachFromTarget', { sessionId: old });
   }
 
-  // read asks for the history and the title of the page that is looked at, once a second at most: Chrome tells of an
-  // address only.
+  // read learns the title of the page that is looked at, and where it may go, once a second at most: Chrome tells of
+  // an address only.
   async read() {
     this.stale = true;
     if (this.reads) return;
@@ -190,17 +197,19 @@ export class Pages {
     while (this.stale) {
       this.stale = false;
       const { session, now } = this;
-      const { entries, currentIndex: at } = await this.link.call('Page.getNavigationHistory', {}, session).catch(() => ({}));
-      const title = entries?.[at].title;
-      if (entries && session === this.session && (now?.title !== title || at !== this.at || entries.length !== this.history.length)) {
-        Object.assign(this, { history: entries, at });
-        Object.assign(now ?? {}, { title });
+      const { entries, currentIndex: at } = await this.history().catch(() => ({}));
+      if (entries && session === this.session) {
+        Object.assign(this, { mayGoBack: at > 0, mayGoForward: at < entries.length - 1 });
+        if (now) now.title = entries[at].title;
         this.changed();
       }
-      await new Promise((done) => setTimeout(done, 1000));
+      await wait(1000);
     }
     this.reads = false;
   }
+
+  // history returns where the page that is looked at has been, and where it is in that.
+  history() { return this.link.call('Page.getNavigationHistory', {}, this.session); }
 
   // now returns the page that is looked at.
   get now() { return this.all.get(this.current); }

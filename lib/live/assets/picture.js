@@ -1,19 +1,19 @@
 // picture.js: a page drawn as its screencast sends it.
+import { wait } from './cdp.js';
 
 const rungs = [[80, 1], [60, 2 / 3], [40, 1 / 2]]; // quality, scale
 const slow = 150; // ms from a frame to its picture, above which less is asked for
 const fast = 60; // below which more is
 const longest = 10; // s from one frame to the next that is older: from there on the clock was set
 const pace = 1000 / 30; // ms between two frames that are acknowledged, at least
+const manyAnimated = 12; // tiles that get a picture each second
+const animated = new Set(); // tiles that were animated, the longest first
 
 // imageOf decodes a frame.
 function imageOf(data) {
   const bytes = Uint8Array.fromBase64?.(data) ?? Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
   return createImageBitmap(new Blob([bytes], { type: 'image/jpeg' }));
 }
-
-// wait returns after some milliseconds.
-const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // Picture shows one page after another on a canvas.
 export class Picture {
@@ -31,8 +31,12 @@ export class Picture {
   #tries = 0; // counts the pages that were shown, so that what belongs to an older one stops
 
   // size returns the width and height in pixels of the largest picture that is of use. drawn is called after each frame.
-  constructor(link, canvas, { size, tile = false, animated = () => true, drawn = () => {}, meta }) {
-    Object.assign(this, { link, canvas, size, tile, animated, drawn, meta });
+  constructor(link, canvas, { size, drawn, tile, meta }) {
+    Object.assign(this, { link, canvas, size, drawn, tile, meta });
+    link.closed.then(() => {
+      animated.delete(this);
+      this.show('');
+    });
     link.on('Page.screencastFrame', (frame, session) => {
       if (session !== this.#session) return;
       const older = this.#newest - frame.metadata.timestamp; // Chrome encodes frames side by side
@@ -125,7 +129,7 @@ export class Picture {
     this.#next = undefined;
     this.#owed = [];
     this.link.send('Page.stopScreencast', {}, session);
-    await wait(this.animated(this) ? 1000 : 5000);
+    await wait([...animated.add(this)].indexOf(this) < manyAnimated ? 1000 : 5000);
     if (session === this.#session) this.show(session);
   }
 

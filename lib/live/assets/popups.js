@@ -4,6 +4,13 @@ import { originOf, shown } from './text.js';
 
 const few = 500; // options that are shown at once
 
+// moveFocus answers an arrow key: it moves the focus in a list, to the first element if none has it.
+export function moveFocus(e, list, step) {
+  e.preventDefault();
+  const from = list.indexOf(document.activeElement);
+  list[from < 0 ? 0 : Math.max(0, Math.min(list.length - 1, from + step))]?.focus();
+}
+
 // Dialog shows a JavaScript dialog of the page, and calls answer with whether it is accepted, and the text.
 export function Dialog({ dialog, mayAnswer, answer }) {
   const text = useRef(), box = useRef();
@@ -36,12 +43,9 @@ export function Choices({ options, left, top, choose }) {
     (list.current.querySelector('input') ?? list.current.querySelector('[aria-selected=true], [role=option]'))?.focus();
   }, []);
   const move = (e) => {
-    if (e.key === 'Escape') return choose();
+    if (e.key === 'Escape') choose();
     const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
-    if (!step) return undefined;
-    e.preventDefault();
-    const items = [...list.current.querySelectorAll('[role=option]:not([aria-disabled=true])')];
-    return items[Math.max(0, Math.min(items.length - 1, items.indexOf(document.activeElement) + step))]?.focus();
+    if (step) moveFocus(e, [...list.current.querySelectorAll('[role=option]:not([aria-disabled=true])')], step);
   };
   const leave = (e) => { if (!list.current.contains(e.relatedTarget)) choose(); };
   return html`<div class="choices" ref=${list} style=${{ left, top }} onKeyDown=${move} onFocusOut=${leave}>

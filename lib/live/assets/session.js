@@ -1,6 +1,6 @@
 // session.js: the page of one session: its picture, tabs and log, and the button that takes it over.
 import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor/htm-preact.js';
-import { Link, Pages } from './cdp.js';
+import { Link, Pages, keepConnected } from './cdp.js';
 import { Input } from './input.js';
 import { Frames } from './page.js';
 import { Picture } from './picture.js';
@@ -17,7 +17,7 @@ function addressOf(text) {
 
 // View is what the page shows of a session and does with it. changed is called when there is something new.
 class View {
-  state = 'connecting'; // or open, refused, lost
+  isOpen = false; // there is a connection
   error = '';
   control = { you: false };
   scripts = false; // the agent's go on
@@ -32,43 +32,25 @@ class View {
     this.changed = changed;
   }
 
-  // run connects, again when the connection is lost, until close.
-  async run() {
-    for (let wait = 300; !this.over; wait = Math.min(wait * 2, 5000)) {
-      try {
-        await this.#connect();
-        wait = 300;
-        await this.link.closed;
-        this.set({ state: 'lost', error: 'The connection has ended. Trying again…' });
-      } catch (e) {
-        this.set({ state: 'refused', error: e.message });
-      }
-      await new Promise((done) => setTimeout(this.again = done, wait));
-    }
+  // run keeps a connection until close. A hibernated session comes back if wakes is true.
+  run(wakes = false) {
+    this.wakes = wakes;
+    this.close = keepConnected((s) => this.#connect(s), (e) => this.set({ isOpen: false, error: e.message }));
   }
-
-  close() { this.over = true; this.link?.close(); }
 
   set(what) { Object.assign(this, what); this.changed(); }
 
   say(told) { this.set({ told }); }
 
-  // wake has a hibernated session come back.
-  wake() { this.wakes = true; this.again?.(); }
-
-  async #connect() {
-    const link = await Link.open(this.key, { tile: false, wake: this.wakes });
-    this.wakes = false;
-    if (this.over) return link.close();
-    Object.assign(this, { link, about: link.about, error: '', dialog: undefined, choices: undefined,
-      control: { you: false } });
+  async #connect(signal) {
+    const link = await Link.open(this.key, { wake: this.wakes }, signal);
+    Object.assign(this, { link, wakes: false, error: '', dialog: undefined, choices: undefined, control: { you: false } });
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened() });
     this.frames = new Frames(link, this.pages);
-    const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
-    this.picture = new Picture(link, this.canvas, { meta, size: () => this.size?.() ?? [1280, 800], drawn: () => {
-      this.drawn?.(this.picture.meta);
-      this.pages.read();
-    } });
+    this.picture = new Picture(link, this.canvas, {
+      meta: this.picture?.meta, // of what the canvas shows until the first frame
+      size: this.size, drawn: () => { this.drawn(); this.pages.read(); },
+    });
     link.on('Btools.control', (c) => this.#controlled(c)).on('Btools.command', (c) => this.#commanded(c));
     link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
     link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
@@ -80,9 +62,10 @@ class View {
     });
     const { product } = await link.call('Browser.getVersion');
     this.isShell = product.startsWith('HeadlessChrome');
-    this.set({ state: 'open' });
+    this.set({ isOpen: true });
     await this.pages.begin();
     if (this.control.by && this.held) this.take(this.held); // as before the connection was lost
+    await link.closed;
   }
 
   #opened() {
@@ -91,7 +74,7 @@ class View {
     this.picture.show(session);
     if (!session) return;
     // In headless-shell a page with Page.enable waits for the answer to a dialog, which would be an effect of the view.
-    if (!this.isShell || this.control.you) this.link.send('Page.enable', {}, session);
+    if (!this.isShell) this.link.send('Page.enable', {}, session);
     if (this.control.you) this.#begin();
     this.pages.read();
   }
@@ -195,17 +178,17 @@ export function Session({ sessionKey, about }) {
     view.current.run();
     return () => view.current.close();
   }, []);
-  const v = view.current;
+  const v = view.current, { isOpen } = v;
   const { you, by, since } = v.control;
-  const isOpen = v.state === 'open';
-  const mayTake = isOpen && v.about.control && v.about.lock;
+  const { lock, why, control } = v.link?.about ?? {};
+  const mayTake = isOpen && control && lock;
   const takes = useRef();
   v.left = () => takes.current?.focus();
   return html`
     <header class="bar">
       <a href="#" class="back" aria-label="All sessions">←</a>
       <h1>${shown(sessionKey)}</h1>
-      <span class="state ${you ? 'you' : by ? 'other' : ''}">${!isOpen ? v.state : you ? `you, since ${clock(since)}`
+      <span class="state ${you ? 'you' : by ? 'other' : ''}">${!isOpen ? v.error && 'not connected' : you ? `you, since ${clock(since)}`
         : by ? `${shown(by)}, since ${clock(since)}` : about?.program ?? ''}</span>
       <span class="space"></span>
       ${mayTake && html`<label class="box"><input type="checkbox" checked=${v.scripts} disabled=${!!by && !you}
@@ -215,8 +198,8 @@ export function Session({ sessionKey, about }) {
         ${you ? 'Give back' : 'Take over'}</button>`}
     </header>
     <main>
-    ${isOpen && (v.about.why || !v.about.control) && html`<p class="note why">${v.about.why ? shown(v.about.why)
-      : 'This address shows only: bproxy view --control opens one that may take over.'}</p>`}
+    ${isOpen && (why || !control) && html`<p class="note why">${shown(why)
+      || 'This address shows only: bproxy view --control opens one that may take over.'}</p>`}
     ${v.error && html`<p class="error" role="alert">${shown(v.error)}</p>`}
     ${isOpen && html`<${Tabs} v=${v} you=${you} />`}
     <div class="view">
@@ -232,9 +215,9 @@ export function Session({ sessionKey, about }) {
 
 // Tabs shows the tabs, and the address of the one that is looked at.
 function Tabs({ v, you }) {
-  const { pages } = v, { history, at, now } = pages;
-  const go = async (step) => { // from where the page is now
-    const { entries, currentIndex } = await v.link.call('Page.getNavigationHistory', {}, pages.session);
+  const { pages } = v, { now } = pages;
+  const go = async (step) => {
+    const { entries, currentIndex } = await pages.history();
     if (entries[currentIndex + step]) v.act('Page.navigateToHistoryEntry', { entryId: entries[currentIndex + step].id });
   };
   const navigate = (e) => {
@@ -247,15 +230,15 @@ function Tabs({ v, you }) {
           ${shown(p.title) || originOf(p.url) || 'New tab'}</button>
         ${you && html`<button class="close" aria-label=${`Close ${shown(p.title)}`}
           onClick=${() => v.act('Target.closeTarget', { targetId: p.targetId }, '')}>×</button>`}</span>`)}
-      ${you && html`<button class="new" aria-label="New tab" onClick=${async () => {
+      ${you && html`<button aria-label="New tab" onClick=${async () => {
         const { targetId } = await v.link.call('Target.createTarget', { url: 'about:blank' });
         pages.look(targetId);
       }}>+</button>`}
     </div>
     <form class="address" onSubmit=${navigate}>
       ${you && html`
-        <button type="button" aria-label="Back" disabled=${!(at > 0)} onClick=${() => go(-1)}>←</button>
-        <button type="button" aria-label="Forward" disabled=${!(at < history.length - 1)} onClick=${() => go(1)}>→</button>
+        <button type="button" aria-label="Back" disabled=${!pages.mayGoBack} onClick=${() => go(-1)}>←</button>
+        <button type="button" aria-label="Forward" disabled=${!pages.mayGoForward} onClick=${() => go(1)}>→</button>
         <button type="button" aria-label="Reload" onClick=${() => v.act('Page.reload', {})}>⟳</button>`}
       <input name="address" aria-label="Address" readonly=${!you} spellcheck=${false} autocomplete="off"
         key=${now?.url} defaultValue=${shown(now?.url)} />
@@ -280,7 +263,8 @@ function Stage({ v, you, asleep }) {
     };
     return () => fit.disconnect();
   }, []);
-  v.drawn = (meta) => {
+  v.drawn = () => {
+    const { meta } = v.picture;
     surface.current.style.setProperty('--ratio', String(meta.deviceWidth / meta.deviceHeight));
     surface.current.style.setProperty('--width', `${meta.deviceWidth}px`);
     const p = v.pointer && v.picture.placeOf(v.pointer.x, v.pointer.y);
@@ -320,8 +304,8 @@ function Stage({ v, you, asleep }) {
           v.set({ dialog: undefined });
         }} />`}
     </div>
-    ${v.state === 'connecting' && html`<p class="note">Connecting…</p>`}
-    ${v.state === 'refused' && asleep && html`<p><button class="main" onClick=${() => v.wake()}>Wake it</button></p>`}
-    ${v.state === 'open' && v.pages.all.size === 0 && html`<p class="note">No tab is open.</p>`}
+    ${!v.isOpen && !v.error && html`<p class="note">Connecting…</p>`}
+    ${!v.isOpen && asleep && html`<p><button class="main" onClick=${() => { v.close(); v.run(true); }}>Wake it</button></p>`}
+    ${v.isOpen && v.pages.all.size === 0 && html`<p class="note">No tab is open.</p>`}
   </div>`;
 }
