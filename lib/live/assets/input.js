@@ -28,8 +28,8 @@ export class Input {
   #move; // that waits for the next picture of the screen
   #pressed = new Map(); // keys by code
 
-  // pages says which page that is, picture where a place is. linkAt reports whether a link is at a point, menu shows what
-  // a press there opens, copy copies the selection, left leaves the picture, late says that the page does not keep up.
+  // pages says which page that is, picture where a place is, frames what is there. menu shows what a press there opens,
+  // copy copies the selection, left leaves the picture, late says that the page does not keep up.
   constructor(of) { Object.assign(this, of); }
 
   #send(method, params) { this.pages.link.send(method, params, this.pages.session); }
@@ -60,7 +60,11 @@ export class Input {
       surface.setPointerCapture?.(e.pointerId);
       this.#press(e);
     });
-    on(surface, 'pointermove', (e) => this.#moved(e));
+    on(surface, 'pointermove', (e) => {
+      if (!this.#move) requestAnimationFrame(() => this.#flush());
+      this.#move = e;
+      this.#showCursor(e, surface);
+    });
     on(surface, 'pointerup', (e) => this.#release(e));
     on(surface, 'pointercancel', () => this.letGo());
     on(surface, 'contextmenu', (e) => {
@@ -98,7 +102,7 @@ export class Input {
     this.#flush();
     const clickCount = this.#clicks(e);
     if (button === 'middle') { // it would paste the browser's clipboard, but on a link
-      if (await this.linkAt(this.picture.pointOf(e.clientX, e.clientY))) this.#click(e, { button, buttons: 4, clickCount });
+      if (await this.frames.isLink(this.picture.pointOf(e.clientX, e.clientY))) this.#click(e, { button, buttons: 4, clickCount });
       return;
     }
     this.#held.add(button);
@@ -121,9 +125,11 @@ export class Input {
     this.#mouse('mouseReleased', e, { button, clickCount: this.last?.count ?? 1 });
   }
 
-  #moved(e) {
-    if (!this.#move) requestAnimationFrame(() => this.#flush());
-    this.#move = e;
+  // showCursor shows the cursor that the page has at a place, ten times a second at most.
+  async #showCursor(e, surface) {
+    if (e.timeStamp - this.asked < 100) return;
+    this.asked = e.timeStamp;
+    surface.style.cursor = await this.frames.cursor(this.picture.pointOf(e.clientX, e.clientY));
   }
 
   // flush sends the last place of the mouse.

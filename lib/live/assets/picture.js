@@ -112,8 +112,8 @@ export class Picture {
       [canvas.width, canvas.height] = [image.width, image.height];
     }
     canvas.getContext('2d').drawImage(image, 0, 0);
-    this.meta = { ...meta, width: image.width, height: image.height };
-    this.drawn(this.meta);
+    this.meta = meta;
+    this.drawn();
   }
 
   // pauseTile acknowledges a frame of a tile once a second. A page that is animated costs a frame a second, or a fifth of
@@ -162,9 +162,9 @@ export class Picture {
     return { x: at(clientX - box.left, box.width, deviceWidth), y: at(clientY - box.top, box.height, deviceHeight) };
   }
 
-  // placeOf returns the place of a point of the page, as parts of the picture's width and height.
-  placeOf(x, y) {
+  // placeOf returns the place of a point of the page in the picture, as CSS has it.
+  placeOf({ x, y }) {
     const { deviceWidth, deviceHeight, pageScaleFactor } = this.meta;
-    return { x: (x * pageScaleFactor) / deviceWidth, y: (y * pageScaleFactor) / deviceHeight };
+    return { left: `${(x * pageScaleFactor * 100) / deviceWidth}%`, top: `${(y * pageScaleFactor * 100) / deviceHeight}%` };
   }
 }

@@ -47,18 +47,17 @@ class View {
     Object.assign(this, { link, wakes: false, error: '', dialog: undefined, choices: undefined, control: { you: false } });
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened() });
     this.frames = new Frames(link, this.pages);
-    this.picture = new Picture(link, this.canvas, {
-      meta: this.picture?.meta, // of what the canvas shows until the first frame
-      size: this.size, drawn: () => { this.drawn(); this.pages.read(); },
-    });
+    const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
+    this.picture = new Picture(link, this.canvas, { meta, size: () => this.#size(), drawn: () => this.#drawn() });
     link.on('Btools.control', (c) => this.#controlled(c)).on('Btools.command', (c) => this.#commanded(c));
     link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
     link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
     link.on('Page.frameNavigated', () => this.pages.read());
     this.input = new Input({
-      pages: this.pages, picture: this.picture,
-      linkAt: (p) => this.frames.isLink(p), copy: () => this.copy(), menu: (p, e) => this.#openMenu(p, e),
-      left: () => this.left?.(), late: () => this.say('The page does not keep up with the mouse.'),
+      pages: this.pages, picture: this.picture, frames: this.frames,
+      copy: () => this.copy(), menu: (p, e) => this.#openMenu(p, e),
+      left: () => document.querySelector('.bar .main').focus(),
+      late: () => this.say('The page does not keep up with the mouse.'),
     });
     const { product } = await link.call('Browser.getVersion');
     this.isShell = product.startsWith('HeadlessChrome');
@@ -68,8 +67,21 @@ class View {
     await link.closed;
   }
 
+  // size returns how many pixels there are for the picture.
+  #size() {
+    const { width, height } = this.canvas.closest('.stage').getBoundingClientRect(), by = Math.min(devicePixelRatio, 2);
+    return [Math.min(1600, width * by), Math.min(1200, Math.max(height, 400) * by)];
+  }
+
+  #drawn() {
+    const { deviceWidth, deviceHeight } = this.picture.meta, { style } = this.canvas.parentElement;
+    style.setProperty('--ratio', deviceWidth / deviceHeight);
+    style.setProperty('--width', `${deviceWidth}px`);
+    this.pages.read();
+  }
+
   #opened() {
-    this.set({ dialog: undefined, choices: undefined });
+    this.set({ dialog: undefined, choices: undefined, pointer: undefined });
     const { session } = this.pages;
     this.picture.show(session);
     if (!session) return;
@@ -104,7 +116,7 @@ class View {
   }
 
   #commanded(c) {
-    if (c.x !== undefined && c.targetId === this.pages.current) this.pointer = { x: c.x, y: c.y, type: c.type };
+    if (c.x !== undefined && c.targetId === this.pages.current) this.pointer = { x: c.x, y: c.y };
     const verb = verbOf(c), last = this.log[0];
     if (!verb) return;
     const page = originOf(this.pages.all.get(c.targetId)?.url);
@@ -182,8 +194,6 @@ export function Session({ sessionKey, about }) {
   const { you, by, since } = v.control;
   const { lock, why, control } = v.link?.about ?? {};
   const mayTake = isOpen && control && lock;
-  const takes = useRef();
-  v.left = () => takes.current?.focus();
   return html`
     <header class="bar">
       <a href="#" class="back" aria-label="All sessions">←</a>
@@ -194,7 +204,7 @@ export function Session({ sessionKey, about }) {
       ${mayTake && html`<label class="box"><input type="checkbox" checked=${v.scripts} disabled=${!!by && !you}
         title="For a script that waits for you, such as by waitFor. It can also act by scripts."
         onChange=${(e) => { v.scripts = e.target.checked; if (you) v.take(); }} /> the agent's scripts go on</label>`}
-      ${mayTake && html`<button class="main" ref=${takes} disabled=${!!by && !you} onClick=${() => (you ? v.give() : v.take())}>
+      ${mayTake && html`<button class="main" disabled=${!!by && !you} onClick=${() => (you ? v.give() : v.take())}>
         ${you ? 'Give back' : 'Take over'}</button>`}
     </header>
     <main>
@@ -247,48 +257,27 @@ function Tabs({ v, you }) {
 
 // Stage shows the picture with what lies above it, and has a person's input sent.
 function Stage({ v, you, asleep }) {
-  const stage = useRef(), surface = useRef(), field = useRef(), pointer = useRef();
+  const surface = useRef(), field = useRef();
   useEffect(() => {
     surface.current.prepend(v.canvas);
-    let first = true;
-    const fit = new ResizeObserver(() => {
-      clearTimeout(v.resized);
-      if (!first) v.resized = setTimeout(() => v.picture?.again(), 200);
-      first = false;
-    });
-    fit.observe(stage.current);
-    v.size = () => {
-      const { width, height } = stage.current.getBoundingClientRect(), by = Math.min(devicePixelRatio, 2);
-      return [Math.min(1600, width * by), Math.min(1200, Math.max(height, 400) * by)];
+    let timer;
+    const resized = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => v.picture?.again(), 200);
     };
-    return () => fit.disconnect();
+    addEventListener('resize', resized);
+    return () => removeEventListener('resize', resized);
   }, []);
-  v.drawn = () => {
-    const { meta } = v.picture;
-    surface.current.style.setProperty('--ratio', String(meta.deviceWidth / meta.deviceHeight));
-    surface.current.style.setProperty('--width', `${meta.deviceWidth}px`);
-    const p = v.pointer && v.picture.placeOf(v.pointer.x, v.pointer.y);
-    if (p) Object.assign(pointer.current.style, { left: `${p.x * 100}%`, top: `${p.y * 100}%`, display: 'block' });
-    else pointer.current.style.display = 'none';
-  };
   useLayoutEffect(() => { // before the picture is shown: the first press counts
-    if (!you) return undefined;
-    const hand = surface.current.querySelector('.hand');
-    v.input.handle(hand, field.current);
-    let last = 0;
-    hand.addEventListener('pointermove', async (e) => {
-      if (!v.picture.meta || performance.now() - last < 100) return;
-      last = performance.now();
-      hand.style.cursor = await v.frames.cursor(v.picture.pointOf(e.clientX, e.clientY));
-    });
+    if (!you) return;
+    v.input.handle(field.current.parentElement, field.current);
     field.current.focus({ preventScroll: true });
-    return undefined;
   }, [you, v.input]);
   const title = v.pages?.now?.title;
   v.canvas.setAttribute('aria-label', `Picture of ${shown(title) || 'the page'}`);
-  return html`<div class="stage ${you ? 'held' : ''}" ref=${stage}>
+  return html`<div class="stage ${you ? 'held' : ''}">
     <div class="surface" ref=${surface}>
-      <div class="pointer" ref=${pointer}></div>
+      ${v.pointer && v.picture.meta && html`<div class="pointer" style=${v.picture.placeOf(v.pointer)}></div>`}
       ${you && html`<div class="hand" key=${v.link}><textarea ref=${field} autocapitalize="off" autocomplete="off" spellcheck=${false}
         aria-label="Keys for the page. Control, Alt and Escape leave it."></textarea></div>`}
       ${v.choices && html`<${Choices} ...${v.choices} choose=${(place) => {
