@@ -5,10 +5,9 @@ import { Grid } from './grid.js';
 import { Session } from './session.js';
 import { shown } from './text.js';
 
-takeToken();
-
-// keyOf returns the key of the session that the address names; "": none.
-function keyOf() {
+// readAddress takes the token out of the address, and returns the key of the session that it names; "": none.
+function readAddress() {
+  takeToken();
   try {
     return decodeURIComponent(location.hash.slice(2));
   } catch {
@@ -17,13 +16,9 @@ function keyOf() {
 }
 
 function App() {
-  const [sessions, update] = useState(), [error, fail] = useState(), [key, show] = useState(keyOf);
+  const [sessions, update] = useState(), [error, fail] = useState(), [key, show] = useState(readAddress);
   useEffect(() => watchSessions((all) => { update(all); fail(); }, (e) => fail(e.message)), []);
-  useEffect(() => {
-    const go = () => { takeToken(); show(keyOf()); };
-    addEventListener('hashchange', go);
-    return () => removeEventListener('hashchange', go);
-  }, []);
+  useEffect(() => { window.onhashchange = () => show(readAddress()); }, []);
   document.title = key ? `${shown(key)} – btools` : 'Sessions – btools';
   return key
     ? html`<${Session} key=${key} sessionKey=${key} about=${sessions?.find((s) => s.key === key)} />`

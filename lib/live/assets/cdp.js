@@ -38,14 +38,10 @@ async function open(path, hello, signal) {
   signal.throwIfAborted();
   const socket = new WebSocket(`ws://${location.host}${path}`);
   signal.addEventListener('abort', () => socket.close());
-  await new Promise((done, fail) => {
-    socket.onopen = done;
-    socket.onclose = () => fail(new Error('bproxy view has ended: run it again'));
-  });
-  socket.send(JSON.stringify({ ...hello, token: sessionStorage.getItem(stored) ?? '' }));
+  socket.onopen = () => socket.send(JSON.stringify({ ...hello, token: sessionStorage.getItem(stored) ?? '' }));
   const first = await new Promise((done, fail) => {
     socket.onmessage = (e) => done(JSON.parse(e.data));
-    socket.onclose = () => fail(new Error('the connection has ended'));
+    socket.onclose = () => fail(new Error('bproxy view has ended: run it again'));
   });
   if (first.expired) { // the token, of a service that has ended: the user of this browser may do without
     sessionStorage.removeItem(stored);

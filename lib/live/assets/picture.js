@@ -142,14 +142,12 @@ export class Picture {
     const sorted = this.#ages.map(([, age]) => age).sort((a, b) => a - b);
     const median = sorted[sorted.length >> 1];
     const held = now - this.#since;
-    let rung = this.#rung;
-    if (median > slow && sorted.length > 3 && held > 1000) rung++;
-    else if (median < fast && held > 3000) rung--;
-    rung = Math.max(0, Math.min(rungs.length - 1, rung));
-    if (rung !== this.#rung) this.#change(rung);
+    if (median > slow && sorted.length > 3 && held > 1000) this.#change(this.#rung + 1);
+    else if (median < fast && held > 3000) this.#change(this.#rung - 1);
   }
 
   #change(rung) {
+    if (!rungs[rung]) return;
     this.#rung = rung;
     this.#since = Date.now();
     this.again();

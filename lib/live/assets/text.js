@@ -12,13 +12,10 @@ export function shown(text) {
 
 // originOf returns the origin of an address as people know it, or what it is instead.
 export function originOf(address) {
-  try {
-    const u = new URL(address);
-    if (u.protocol === 'http:' || u.protocol === 'https:') return shown(u.origin.replace(/^https:\/\//, ''));
-    return shown(u.protocol + (u.protocol === 'about:' || u.protocol === 'chrome:' ? u.pathname : '…'));
-  } catch {
-    return '';
-  }
+  if (!URL.canParse(address)) return '';
+  const u = new URL(address);
+  if (u.protocol === 'http:' || u.protocol === 'https:') return shown(u.origin.replace(/^https:\/\//, ''));
+  return shown(u.protocol + (u.protocol === 'about:' || u.protocol === 'chrome:' ? u.pathname : '…'));
 }
 
 // span returns a number of seconds as words.
