@@ -331,11 +331,11 @@ func useLostConnection(t *testing.T, x person, _ string) {
 	x.until("the page that has lost its connection has control", lastSocket+" && "+hasControl)
 	x.useButton()
 	x.press("Give back")
-	x.until("the agent goes on", `!document.querySelector(".state.you")`)
+	x.until("the agent goes on", `!document.querySelector(".state.held")`)
 	x.eval("location.reload()")
 	x.until("nobody has control", `document.querySelector(".box input")?.disabled === false &&
 		document.querySelector(".surface canvas")?.width > 100`)
-	if x.eval(`!!document.querySelector(".state.you")`) == true {
+	if x.eval(`!!document.querySelector(".state.held")`) == true {
 		t.Error("what was given back is taken again")
 	}
 }

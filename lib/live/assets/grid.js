@@ -10,7 +10,7 @@ const open = new Set(); // of the tiles' signals
 
 // stateOf returns what a session does, as a class and as words.
 function stateOf(s, acted) {
-  if (s.control) return ['other', `${shown(s.control.by)} has control`];
+  if (s.control) return ['held', `${shown(s.control.by)} has control`];
   if (s.hibernated) return ['sleeps', 'hibernated'];
   if (s.idle < 2 || Date.now() - acted < 2000) return ['works', 'works'];
   return ['idle', `idle ${span(s.idle)}`];
@@ -66,7 +66,7 @@ export function Grid({ sessions, error }) {
   const field = useRef(), list = useRef();
   const all = (sessions ?? []).filter((s) => [s.name, s.program, s.holder].join(' ').toLowerCase().includes(wanted.toLowerCase()));
   useEffect(() => {
-    const keys = (e) => {
+    document.onkeydown = (e) => {
       const isInField = document.activeElement === field.current;
       const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
       if (e.key === '/' && !isInField) {
@@ -78,16 +78,11 @@ export function Grid({ sessions, error }) {
         moveFocus(e, tiles, step[0] + step[1] * columns);
       }
     };
-    const visibility = () => hide(document.hidden);
-    document.addEventListener('keydown', keys);
-    document.addEventListener('visibilitychange', visibility);
-    return () => {
-      document.removeEventListener('keydown', keys);
-      document.removeEventListener('visibilitychange', visibility);
-    };
+    document.onvisibilitychange = () => hide(document.hidden);
+    return () => { document.onkeydown = document.onvisibilitychange = null; };
   }, []);
   return html`
-    <header class="bar"><h1>Sessions</h1><span class="count">${sessions?.length ?? ''}</span><span class="space"></span>
+    <header class="bar"><h1>Sessions</h1><span class="count">${sessions?.length ?? ''}</span>
       <input type="search" ref=${field} aria-label="Filter" placeholder="Filter  /" value=${wanted}
         onInput=${(e) => filter(e.target.value)} onKeyDown=${(e) => e.key === 'Escape' && filter('')} /></header>
     ${error && html`<p class="error" role="alert">${shown(error)}</p>`}

@@ -51,8 +51,9 @@ export class Input {
     this.#send('Input.imeSetComposition', { text, selectionStart: text.length, selectionEnd: text.length });
   }
 
-  // handle has the events of a surface, and of the field for text in it, sent.
-  handle(surface, field) {
+  // handle has the events of a field for text, and of the surface that it is in, sent.
+  handle(field) {
+    const surface = field.parentElement;
     const on = (at, type, f) => at.addEventListener(type, (e) => this.picture.meta && f(e), { passive: false });
     on(surface, 'pointerdown', (e) => {
       e.preventDefault();

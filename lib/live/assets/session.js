@@ -23,14 +23,9 @@ class View {
   scripts = false; // the agent's go on
   log = [];
   told = ''; // for the live region
+  canvas = {}; // a reference
 
-  constructor(key, changed) {
-    this.key = key;
-    this.stored = `control ${key}`;
-    this.canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 });
-    this.canvas.setAttribute('role', 'img');
-    this.changed = changed;
-  }
+  constructor(key, changed) { Object.assign(this, { key, changed, stored: `control ${key}` }); }
 
   // run keeps a connection until close. A hibernated session comes back if wakes is true.
   run(wakes = false) {
@@ -48,7 +43,7 @@ class View {
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened() });
     this.frames = new Frames(link, this.pages);
     const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
-    this.picture = new Picture(link, this.canvas, { meta, size: () => this.#size(), drawn: () => this.#drawn() });
+    this.picture = new Picture(link, this.canvas.current, { meta, size: () => this.#size(), drawn: () => this.#drawn() });
     link.on('Btools.control', (c) => this.#controlled(c)).on('Btools.command', (c) => this.#commanded(c));
     link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
     link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
@@ -69,12 +64,12 @@ class View {
 
   // size returns how many pixels there are for the picture.
   #size() {
-    const { width, height } = this.canvas.closest('.stage').getBoundingClientRect(), by = Math.min(devicePixelRatio, 2);
+    const { width, height } = this.canvas.current.closest('.stage').getBoundingClientRect(), by = Math.min(devicePixelRatio, 2);
     return [Math.min(1600, width * by), Math.min(1200, Math.max(height, 400) * by)];
   }
 
   #drawn() {
-    const { deviceWidth, deviceHeight } = this.picture.meta, { style } = this.canvas.parentElement;
+    const { deviceWidth, deviceHeight } = this.picture.meta, { style } = this.canvas.current.parentElement;
     style.setProperty('--ratio', deviceWidth / deviceHeight);
     style.setProperty('--width', `${deviceWidth}px`);
     this.pages.read();
@@ -101,18 +96,13 @@ class View {
   }
 
   #controlled(control) {
-    const { you: had, by: before } = this.control;
+    const { you, by } = control, before = this.control;
     this.set({ control });
-    if (!control.by) sessionStorage.removeItem(this.stored);
-    if (control.you && !had) {
-      this.#begin();
-      this.say('You have control. The agent waits.');
-    } else if (had && !control.you) {
-      this.set({ choices: undefined });
-      this.say('The agent goes on.');
-    } else if (control.by && control.by !== before) {
-      this.say(`${shown(control.by)} has control.`);
-    }
+    if (!by) sessionStorage.removeItem(this.stored);
+    if (you === before.you && by === before.by) return;
+    if (you) this.#begin();
+    this.set({ choices: undefined, told: you ? 'You have control. The agent waits.'
+      : by ? `${shown(by)} has control.` : 'The agent goes on.' });
   }
 
   #commanded(c) {
@@ -120,12 +110,8 @@ class View {
     const verb = verbOf(c), last = this.log[0];
     if (!verb) return;
     const page = originOf(this.pages.all.get(c.targetId)?.url);
-    if (last && last.verb === verb && last.page === page) {
-      last.times++;
-      last.at = Date.now();
-    } else {
-      this.log = [{ verb, page, at: Date.now(), times: 1 }, ...this.log].slice(0, longest);
-    }
+    if (last?.verb === verb && last.page === page) Object.assign(last, { at: Date.now(), times: last.times + 1 });
+    else this.log = [{ verb, page, at: Date.now(), times: 1 }, ...this.log].slice(0, longest);
     this.waits ??= requestAnimationFrame(() => { // an agent may do thousands of things a second
       this.waits = undefined;
       this.changed();
@@ -184,28 +170,25 @@ class View {
 // Session shows the session with a key; about is what the list says of it.
 export function Session({ sessionKey, about }) {
   const [, render] = useState(0);
-  const view = useRef();
-  view.current ??= new View(sessionKey, () => render((n) => n + 1));
+  const [v] = useState(() => new View(sessionKey, () => render((n) => n + 1)));
   useEffect(() => {
-    view.current.run();
-    return () => view.current.close();
+    v.run();
+    return () => v.close();
   }, []);
-  const v = view.current, { isOpen } = v;
-  const { you, by, since } = v.control;
+  const { isOpen, control: { you, by, since } } = v;
   const { lock, why, control } = v.link?.about ?? {};
-  const mayTake = isOpen && control && lock;
   return html`
     <header class="bar">
       <a href="#" class="back" aria-label="All sessions">←</a>
       <h1>${shown(sessionKey)}</h1>
-      <span class="state ${you ? 'you' : by ? 'other' : ''}">${!isOpen ? v.error && 'not connected' : you ? `you, since ${clock(since)}`
-        : by ? `${shown(by)}, since ${clock(since)}` : about?.program ?? ''}</span>
-      <span class="space"></span>
-      ${mayTake && html`<label class="box"><input type="checkbox" checked=${v.scripts} disabled=${!!by && !you}
-        title="For a script that waits for you, such as by waitFor. It can also act by scripts."
-        onChange=${(e) => { v.scripts = e.target.checked; if (you) v.take(); }} /> the agent's scripts go on</label>`}
-      ${mayTake && html`<button class="main" disabled=${!!by && !you} onClick=${() => (you ? v.give() : v.take())}>
-        ${you ? 'Give back' : 'Take over'}</button>`}
+      <span class="state ${isOpen && by ? 'held' : ''}">${!isOpen ? (v.error ? 'not connected' : 'connecting')
+        : by ? `${you ? 'you have' : `${shown(by)} has`} control since ${clock(since)}` : about?.program}</span>
+      ${isOpen && control && lock && html`<label class="box">
+          <input type="checkbox" checked=${v.scripts} disabled=${!!by && !you}
+            title="For a script that waits for you, such as by waitFor. It can also act by scripts."
+            onChange=${(e) => { v.scripts = e.target.checked; if (you) v.take(); }} /> the agent's scripts go on</label>
+        <button class="main" disabled=${!!by && !you} onClick=${() => (you ? v.give() : v.take())}>
+          ${you ? 'Give back' : 'Take over'}</button>`}
     </header>
     <main>
     ${isOpen && (why || !control) && html`<p class="note why">${shown(why)
@@ -257,26 +240,24 @@ function Tabs({ v, you }) {
 
 // Stage shows the picture with what lies above it, and has a person's input sent.
 function Stage({ v, you, asleep }) {
-  const surface = useRef(), field = useRef();
+  const field = useRef();
   useEffect(() => {
-    surface.current.prepend(v.canvas);
     let timer;
-    const resized = () => {
+    window.onresize = () => {
       clearTimeout(timer);
       timer = setTimeout(() => v.picture?.again(), 200);
     };
-    addEventListener('resize', resized);
-    return () => removeEventListener('resize', resized);
+    return () => { window.onresize = null; };
   }, []);
   useLayoutEffect(() => { // before the picture is shown: the first press counts
     if (!you) return;
-    v.input.handle(field.current.parentElement, field.current);
+    v.input.handle(field.current);
     field.current.focus({ preventScroll: true });
   }, [you, v.input]);
-  const title = v.pages?.now?.title;
-  v.canvas.setAttribute('aria-label', `Picture of ${shown(title) || 'the page'}`);
+  const page = v.pages?.now;
   return html`<div class="stage ${you ? 'held' : ''}">
-    <div class="surface" ref=${surface}>
+    <div class="surface">
+      <canvas ref=${v.canvas} width="1" height="1" role="img" aria-label=${`Picture of ${shown(page?.title) || 'the page'}`}></canvas>
       ${v.pointer && v.picture.meta && html`<div class="pointer" style=${v.picture.placeOf(v.pointer)}></div>`}
       ${you && html`<div class="hand" key=${v.link}><textarea ref=${field} autocapitalize="off" autocomplete="off" spellcheck=${false}
         aria-label="Keys for the page. Control, Alt and Escape leave it."></textarea></div>`}
@@ -284,7 +265,7 @@ function Stage({ v, you, asleep }) {
         v.choose(place);
         field.current?.focus({ preventScroll: true });
       }} />`}
-      ${v.pages?.now?.crashed && html`<div class="dialog"><h2>This page crashed</h2>
+      ${page?.crashed && html`<div class="dialog"><h2>This page crashed</h2>
         ${you ? html`<button class="main" onClick=${() => v.act('Page.reload', {})}>Reload</button>`
           : html`<p class="note">Take over to reload it.</p>`}</div>`}
       ${v.dialog && html`<${Dialog} dialog=${v.dialog} mayAnswer=${you}
@@ -293,7 +274,6 @@ function Stage({ v, you, asleep }) {
           v.set({ dialog: undefined });
         }} />`}
     </div>
-    ${!v.isOpen && !v.error && html`<p class="note">Connecting…</p>`}
     ${!v.isOpen && asleep && html`<p><button class="main" onClick=${() => { v.close(); v.run(true); }}>Wake it</button></p>`}
     ${v.isOpen && v.pages.all.size === 0 && html`<p class="note">No tab is open.</p>`}
   </div>`;
