@@ -15,20 +15,20 @@ export function moveFocus(e, list, step) {
 export function Dialog({ dialog, mayAnswer, answer }) {
   const text = useRef(), box = useRef();
   useLayoutEffect(() => { (text.current ?? box.current?.querySelector('button'))?.focus(); }, [dialog]);
-  const isAlert = dialog.type === 'alert';
+  const isAlert = dialog.type === 'alert', leaves = dialog.type === 'beforeunload';
   const done = (accept) => (e) => {
     e.preventDefault();
     answer(accept, text.current?.value ?? '');
   };
   return html`<form class="dialog" role="alertdialog" aria-labelledby="asks" aria-describedby="asked" ref=${box}
       onSubmit=${done(true)} onKeyDown=${(e) => e.key === 'Escape' && !isAlert && done(false)(e)}>
-    <h2 id="asks">${originOf(dialog.url) || 'The page'} ${dialog.type === 'beforeunload' ? 'asks whether to leave' : 'says'}</h2>
-    <p id="asked">${dialog.type === 'beforeunload' ? 'Changes that you made may not be saved.' : shown(dialog.message)}</p>
+    <h2 id="asks">${originOf(dialog.url) || 'The page'} ${leaves ? 'asks whether to leave' : 'says'}</h2>
+    <p id="asked">${leaves ? 'Changes that you made may not be saved.' : shown(dialog.message)}</p>
     ${dialog.type === 'prompt' && html`<input ref=${text} aria-label="Answer" defaultValue=${dialog.defaultPrompt} />`}
     ${mayAnswer
       ? html`<p class="buttons">
-          ${!isAlert && html`<button type="button" onClick=${done(false)}>${dialog.type === 'beforeunload' ? 'Stay' : 'Cancel'}</button>`}
-          <button class="main">${dialog.type === 'beforeunload' ? 'Leave' : 'OK'}</button></p>`
+          ${!isAlert && html`<button type="button" onClick=${done(false)}>${leaves ? 'Stay' : 'Cancel'}</button>`}
+          <button class="main">${leaves ? 'Leave' : 'OK'}</button></p>`
       : html`<p class="note">Take over to answer it.</p>`}
   </form>`;
 }

@@ -23,7 +23,7 @@ class View {
   scripts = false; // the agent's go on
   log = [];
   told = ''; // for the live region
-  canvas = {}; // a reference
+  canvas = {}; // current: the element
 
   constructor(key, changed) { Object.assign(this, { key, changed, stored: `control ${key}` }); }
 
@@ -112,10 +112,8 @@ class View {
     const page = originOf(this.pages.all.get(c.targetId)?.url);
     if (last?.verb === verb && last.page === page) Object.assign(last, { at: Date.now(), times: last.times + 1 });
     else this.log = [{ verb, page, at: Date.now(), times: 1 }, ...this.log].slice(0, longest);
-    this.waits ??= requestAnimationFrame(() => { // an agent may do thousands of things a second
-      this.waits = undefined;
-      this.changed();
-    });
+    // An agent may do thousands of things a second.
+    this.waits ??= requestAnimationFrame(() => this.set({ waits: undefined }));
   }
 
   // held returns by which name this page has control, or had it when its connection was lost, and whether scripts go on.
@@ -199,8 +197,9 @@ export function Session({ sessionKey, about }) {
       <${Stage} v=${v} you=${you} asleep=${about?.hibernated} />
       <aside aria-label="What the agent does"><h2>Agent</h2>
         ${v.log.length === 0 && html`<p class="note">Nothing since this page is open.</p>`}
-        <ol>${v.log.map((l) => html`<li key=${l}><time>${clock(l.at)}</time> ${shown(l.verb)}
-          ${l.times > 1 && html`<span class="times">× ${l.times}</span>`}${l.page && html`<span class="at">${l.page}</span>`}</li>`)}</ol>
+        <ol>${v.log.map((l, i) => html`<li key=${l}>
+          ${l.page !== v.log[i - 1]?.page && html`<span class="at">${l.page}</span>`}
+          <time>${clock(l.at)}</time> ${shown(l.verb)} ${l.times > 1 && html`<span class="times">× ${l.times}</span>`}</li>`)}</ol>
       </aside>
     </div></main>
     <p class="live" role="status">${v.told}</p>`;

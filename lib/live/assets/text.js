@@ -44,7 +44,7 @@ const quiet = /\.(enable|disable|get|set|add|remove|release|runIf|describe|resol
 // verbOf returns what a command of the agent does, in words if it is a usual one; "" if it is of no interest.
 export function verbOf({ method, type }) {
   if (method === 'Input.dispatchMouseEvent') {
-    return { mousePressed: 'presses the mouse', mouseReleased: 'clicks', mouseWheel: 'scrolls' }[type] ?? 'moves the mouse';
+    return { mousePressed: '', mouseReleased: 'clicks', mouseWheel: 'scrolls' }[type] ?? 'moves the mouse';
   }
   return verbs[method] ?? (quiet.test(method) ? '' : method);
 }
