@@ -33,7 +33,7 @@ export function keepConnected(connect, failed) {
   return () => over.abort();
 }
 
-// open opens a WebSocket until a signal, says who asks, and returns it with the answer. It throws what the front refuses.
+// open opens a WebSocket until a signal, says who asks, and returns it with the answer. It throws what is refused.
 async function open(path, hello, signal) {
   signal.throwIfAborted();
   const socket = new WebSocket(`ws://${location.host}${path}`);
@@ -136,7 +136,7 @@ export class Pages {
   current = ''; // target
   session = ''; // of CDP, with it
 
-  // changed is called when a page has come, gone, or has another title or address; opened when another one is looked at.
+  // changed is called when a page comes, goes, or has another title or address; opened when another is looked at.
   constructor(link, { changed, opened }) {
     Object.assign(this, { link, changed, opened });
     const note = ({ targetInfo: info }) => {
@@ -150,12 +150,7 @@ export class Pages {
     link.on('Target.targetCreated', note).on('Target.targetInfoChanged', note);
     link.on('Target.targetDestroyed', ({ targetId }) => {
       if (!this.all.delete(targetId)) return;
-      if (targetId === this.current) {
-        this.current = this.session = '';
-        const last = [...this.all.keys()].at(-1);
-        if (last) this.look(last);
-        else this.opened();
-      }
+      if (targetId === this.current) this.look([...this.all.keys()].at(-1));
       this.changed();
     });
     link.on('Target.targetCrashed', ({ targetId }) => {
@@ -170,10 +165,11 @@ export class Pages {
     await this.looked;
   }
 
-  // look attaches to another page.
-  async look(target) {
+  // look attaches to another page; "": none.
+  async look(target = '') {
     const old = this.session;
     Object.assign(this, { current: target, session: '', mayGoBack: false, mayGoForward: false });
+    if (!target) return this.opened();
     try {
       const { sessionId } = await this.link.call('Target.attachToTarget', { targetId: target, flatten: true });
       if (this.current !== target) return this.link.send('Target.detachFromTarget', { sessionId });

@@ -16,6 +16,9 @@ function stateOf(s, acted) {
   return ['idle', `idle ${span(s.idle)}`];
 }
 
+// inLine returns words in one line, without those that are not there; a space keeps the place of none.
+const inLine = (...words) => words.filter(Boolean).join(' · ') || '\u00a0';
+
 // Tile shows a session. Its connection lasts while the tile is on the screen.
 function Tile({ s, isHidden }) {
   const at = useRef(), canvas = useRef();
@@ -50,12 +53,13 @@ function Tile({ s, isHidden }) {
   const label = s.hibernated ? 'hibernated: its next use wakes it' : seen.page?.crashed ? 'this page crashed'
     : s.why || (!seen.page && seen.why);
   return html`<li ref=${at}><a class="tile" href=${`#/${encodeURIComponent(s.key)}`}>
-    <span class="picture"><canvas ref=${canvas} width="16" height="10" role="img" aria-label=${`Picture of ${shown(s.name)}`}></canvas>
+    <span class="picture">
+      <canvas ref=${canvas} width="16" height="10" role="img" aria-label=${`Picture of ${shown(s.name)}`} />
       ${label && html`<span class="label">${shown(label)}</span>`}</span>
     <span class="name">${shown(s.name)}<span class="state ${kind}">${words}</span></span>
     <span class="title">${shown(seen.page?.title) || '\u00a0'}</span>
-    <span class="about">${[originOf(seen.page?.url), s.tabs > 1 && `${s.tabs} tabs`, seen.does].filter(Boolean).join(' · ') || '\u00a0'}</span>
-    <span class="about">${[s.program, shown(s.holder)].filter(Boolean).join(' · ')}</span>
+    <span class="about">${inLine(originOf(seen.page?.url), s.tabs > 1 && `${s.tabs} tabs`, seen.does)}</span>
+    <span class="about">${inLine(s.program, shown(s.holder))}</span>
   </a></li>`;
 }
 
@@ -64,7 +68,8 @@ export function Grid({ sessions, error }) {
   const [wanted, filter] = useState('');
   const [isHidden, hide] = useState(document.hidden);
   const field = useRef(), list = useRef();
-  const all = (sessions ?? []).filter((s) => [s.name, s.program, s.holder].join(' ').toLowerCase().includes(wanted.toLowerCase()));
+  const matches = (s) => `${s.name} ${s.program} ${s.holder}`.toLowerCase().includes(wanted.toLowerCase());
+  const all = (sessions ?? []).filter(matches);
   useEffect(() => {
     document.onkeydown = (e) => {
       const isInField = document.activeElement === field.current;
@@ -90,7 +95,7 @@ export function Grid({ sessions, error }) {
       ${sessions?.length === 0 && html`<div class="empty"><h2>No browser is in use</h2>
         <p>Sessions of your programs appear here while they run, for example:</p>
         <pre>bmcp call navigate https://example.com</pre><pre>bproxy share</pre></div>`}
-      ${sessions?.length > 0 && all.length === 0 && html`<p class="empty">None of ${sessions.length} is named “${wanted}”.</p>`}
+      ${sessions?.length > all.length && !all.length && html`<p class="empty">None of ${sessions.length} is named “${wanted}”.</p>`}
       <ul class="grid" ref=${list}>${all.map((s) => html`<${Tile} key=${s.key} s=${s} isHidden=${isHidden} />`)}</ul>
     </main>
     <p class="live" role="status">${sessions ? `${all.length} sessions` : ''}</p>`;

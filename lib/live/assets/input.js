@@ -6,7 +6,8 @@ const isMac = /^Mac/.test(navigator.platform);
 
 // isTyped reports whether a key types a text, by AltGr as well, which is Option on macOS.
 function isTyped(e) {
-  return [...e.key].length === 1 && (e.getModifierState('AltGraph') || !(e.ctrlKey || e.metaKey || (e.altKey && !isMac)));
+  const isCommand = e.ctrlKey || e.metaKey || (e.altKey && !isMac);
+  return [...e.key].length === 1 && (e.getModifierState('AltGraph') || !isCommand);
 }
 
 // modifiersOf returns the modifiers of an event as CDP has them. Cmd of macOS is Ctrl: the browser may run elsewhere.
@@ -22,21 +23,21 @@ function codeOf(e) {
   return named ? named[1].charCodeAt(0) : e.keyCode;
 }
 
-// Input sends what a person does to the page that is looked at.
+// Input sends what a person does to the page that a view looks at.
 export class Input {
   #held = new Set(); // buttons
   #move; // that waits for the next picture of the screen
   #pressed = new Map(); // keys by code
 
-  // pages says which page that is, picture where a place is, frames what is there. menu shows what a press there opens,
-  // copy copies the selection, left leaves the picture, late says that the page does not keep up.
-  constructor(of) { Object.assign(this, of); }
+  constructor(view) { this.view = view; }
 
-  #send(method, params) { this.pages.link.send(method, params, this.pages.session); }
+  #send(method, params) { this.view.link.send(method, params, this.view.pages.session); }
+
+  #pointOf(e) { return this.view.picture.pointOf(e.clientX, e.clientY); }
 
   #mouse(type, e, more = {}) {
     this.#send('Input.dispatchMouseEvent', {
-      type, ...this.picture.pointOf(e.clientX, e.clientY), modifiers: modifiersOf(e), buttons: e.buttons ?? 0, ...more,
+      type, ...this.#pointOf(e), modifiers: modifiersOf(e), buttons: e.buttons ?? 0, ...more,
     });
   }
 
@@ -54,7 +55,7 @@ export class Input {
   // handle has the events of a field for text, and of the surface that it is in, sent.
   handle(field) {
     const surface = field.parentElement;
-    const on = (at, type, f) => at.addEventListener(type, (e) => this.picture.meta && f(e), { passive: false });
+    const on = (at, type, f) => at.addEventListener(type, (e) => this.view.picture.meta && f(e), { passive: false });
     on(surface, 'pointerdown', (e) => {
       e.preventDefault();
       field.focus({ preventScroll: true });
@@ -103,12 +104,12 @@ export class Input {
     this.#flush();
     const clickCount = this.#clicks(e);
     if (button === 'middle') { // it would paste the browser's clipboard, but on a link
-      if (await this.frames.isLink(this.picture.pointOf(e.clientX, e.clientY))) this.#click(e, { button, buttons: 4, clickCount });
+      if (await this.view.frames.isLink(this.#pointOf(e))) this.#click(e, { button, buttons: 4, clickCount });
       return;
     }
     this.#held.add(button);
     this.#mouse('mousePressed', e, { button, clickCount });
-    if (button === 'left') this.menu(this.picture.pointOf(e.clientX, e.clientY), e);
+    if (button === 'left') this.view.list(this.#pointOf(e), e);
   }
 
   // clicks counts presses at one place in a row: pointer events do not.
@@ -130,7 +131,7 @@ export class Input {
   async #showCursor(e, surface) {
     if (e.timeStamp - this.asked < 100) return;
     this.asked = e.timeStamp;
-    surface.style.cursor = await this.frames.cursor(this.picture.pointOf(e.clientX, e.clientY));
+    surface.style.cursor = await this.view.frames.cursor(this.#pointOf(e));
   }
 
   // flush sends the last place of the mouse.
@@ -138,22 +139,22 @@ export class Input {
     const e = this.#move;
     this.#move = undefined;
     if (!e) return;
-    if (this.pages.link.unanswered > most) return this.late();
+    if (this.view.link.unanswered > most) return this.view.say('The page does not keep up with the mouse.');
     this.#mouse('mouseMoved', e, { button: this.#held.values().next().value ?? 'none' });
   }
 
   #keyDown(e) {
-    if (e.isComposing || e.key === 'Process' || e.key === 'Dead' || e.key === 'Unidentified') return; // the field has it
+    if (e.isComposing || ['Process', 'Dead', 'Unidentified'].includes(e.key)) return; // the field has it
     if (e.ctrlKey && e.altKey && e.key === 'Escape') {
       e.preventDefault();
       this.letGo();
-      return this.left();
+      return document.querySelector('.bar .main').focus();
     }
     const isText = isTyped(e), virtual = codeOf(e);
-    if ((!isText && virtual === 86) || (e.shiftKey && e.key === 'Insert')) return; // the event of the paste has the text
+    if ((!isText && virtual === 86) || (e.shiftKey && e.key === 'Insert')) return; // its event has the text
     e.preventDefault();
     if (!isText && (virtual === 67 || virtual === 88)) {
-      return this.copy().then((has) => { if (has && virtual === 88) this.press('Delete', 46); });
+      return this.view.copy().then((has) => { if (has && virtual === 88) this.press('Delete', 46); });
     }
     const key = { key: e.key, code: e.code, autoRepeat: e.repeat, modifiers: modifiersOf(e) };
     if (isText) Object.assign(key, { type: 'keyDown', text: e.key, unmodifiedText: e.key });
@@ -175,8 +176,9 @@ export class Input {
   // press presses and releases a key.
   press(key, windowsVirtualKeyCode) {
     const text = key === 'Enter' ? '\r' : [...key].length === 1 ? key : undefined;
-    this.#send('Input.dispatchKeyEvent', { type: text ? 'keyDown' : 'rawKeyDown', text, key, code: key, windowsVirtualKeyCode });
-    this.#send('Input.dispatchKeyEvent', { type: 'keyUp', key, code: key, windowsVirtualKeyCode });
+    const params = { key, code: key, windowsVirtualKeyCode };
+    this.#send('Input.dispatchKeyEvent', { type: text ? 'keyDown' : 'rawKeyDown', text, ...params });
+    this.#send('Input.dispatchKeyEvent', { type: 'keyUp', ...params });
   }
 
   // letGo releases what is held down.

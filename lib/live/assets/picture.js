@@ -30,7 +30,7 @@ export class Picture {
   #lastAck = 0;
   #tries = 0; // counts the pages that were shown, so that what belongs to an older one stops
 
-  // size returns the width and height in pixels of the largest picture that is of use. drawn is called after each frame.
+  // size returns the width and height in pixels of the largest picture of use. drawn is called after each frame.
   constructor(link, canvas, { size, drawn, tile, meta }) {
     Object.assign(this, { link, canvas, size, drawn, tile, meta });
     link.closed.then(() => {
@@ -42,7 +42,7 @@ export class Picture {
       const older = this.#newest - frame.metadata.timestamp; // Chrome encodes frames side by side
       if (older > 0 && older < longest) return this.#ack(frame);
       this.#newest = frame.metadata.timestamp;
-      if (this.#next && tile) this.#owed.push(this.#next); // acknowledged with the newer one, which is drawn in its place
+      if (this.#next && tile) this.#owed.push(this.#next); // acknowledged with the newer one, which is drawn instead
       else if (this.#next) this.#ack(this.#next);
       this.#next = frame;
       this.#draw();
@@ -116,8 +116,8 @@ export class Picture {
     this.drawn();
   }
 
-  // pauseTile acknowledges a frame of a tile once a second. A page that is animated costs a frame a second, or a fifth of
-  // that if many are: its cast is stopped meanwhile.
+  // pauseTile acknowledges a frame of a tile once a second. A page that is animated costs a frame a second, or a fifth
+  // of that if many are: its cast is stopped meanwhile.
   async #pauseTile(frame) {
     const session = this.#session, now = performance.now();
     this.#ages = [...this.#ages.filter((t) => t > now - 2000), now];
@@ -162,7 +162,7 @@ export class Picture {
 
   // placeOf returns the place of a point of the page in the picture, as CSS has it.
   placeOf({ x, y }) {
-    const { deviceWidth, deviceHeight, pageScaleFactor } = this.meta;
-    return { left: `${(x * pageScaleFactor * 100) / deviceWidth}%`, top: `${(y * pageScaleFactor * 100) / deviceHeight}%` };
+    const { deviceWidth: width, deviceHeight: height, pageScaleFactor: scale } = this.meta;
+    return { left: `${(x * scale * 100) / width}%`, top: `${(y * scale * 100) / height}%` };
   }
 }

@@ -27,11 +27,11 @@ class View {
 
   constructor(key, changed) { Object.assign(this, { key, changed, stored: `control ${key}` }); }
 
-  // run keeps a connection until close. A hibernated session comes back if wakes is true.
-  run(wakes = false) {
-    this.wakes = wakes;
-    this.close = keepConnected((s) => this.#connect(s), (e) => this.set({ isOpen: false, error: e.message }));
-  }
+  // run keeps a connection until close.
+  run() { this.close = keepConnected((s) => this.#connect(s), (e) => this.set({ isOpen: false, error: e.message })); }
+
+  // wake has a hibernated session come back.
+  wake() { this.wakes = true; this.close(); this.run(); }
 
   set(what) { Object.assign(this, what); this.changed(); }
 
@@ -39,21 +39,18 @@ class View {
 
   async #connect(signal) {
     const link = await Link.open(this.key, { wake: this.wakes }, signal);
-    Object.assign(this, { link, wakes: false, error: '', dialog: undefined, choices: undefined, control: { you: false } });
+    Object.assign(this, { link, wakes: false, error: '', control: { you: false } });
+    Object.assign(this, { dialog: undefined, choices: undefined });
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened() });
     this.frames = new Frames(link, this.pages);
+    const hooks = { size: () => this.#size(), drawn: () => this.#drawn() };
     const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
-    this.picture = new Picture(link, this.canvas.current, { meta, size: () => this.#size(), drawn: () => this.#drawn() });
+    this.picture = new Picture(link, this.canvas.current, { meta, ...hooks });
     link.on('Btools.control', (c) => this.#controlled(c)).on('Btools.command', (c) => this.#commanded(c));
     link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
     link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
     link.on('Page.frameNavigated', () => this.pages.read());
-    this.input = new Input({
-      pages: this.pages, picture: this.picture, frames: this.frames,
-      copy: () => this.copy(), menu: (p, e) => this.#openMenu(p, e),
-      left: () => document.querySelector('.bar .main').focus(),
-      late: () => this.say('The page does not keep up with the mouse.'),
-    });
+    this.input = new Input(this);
     const { product } = await link.call('Browser.getVersion');
     this.isShell = product.startsWith('HeadlessChrome');
     this.set({ isOpen: true });
@@ -64,7 +61,8 @@ class View {
 
   // size returns how many pixels there are for the picture.
   #size() {
-    const { width, height } = this.canvas.current.closest('.stage').getBoundingClientRect(), by = Math.min(devicePixelRatio, 2);
+    const { clientWidth: width, clientHeight: height } = this.canvas.current.closest('.stage');
+    const by = Math.min(devicePixelRatio, 2);
     return [Math.min(1600, width * by), Math.min(1200, Math.max(height, 400) * by)];
   }
 
@@ -116,7 +114,7 @@ class View {
     this.waits ??= requestAnimationFrame(() => this.set({ waits: undefined }));
   }
 
-  // held returns by which name this page has control, or had it when its connection was lost, and whether scripts go on.
+  // held returns the name by which this page has control, or had it before a loss, and whether scripts go on.
   get held() { return JSON.parse(sessionStorage.getItem(this.stored)); }
 
   async take({ holder, scripts } = { holder: this.held?.holder ?? crypto.randomUUID(), scripts: this.scripts }) {
@@ -134,6 +132,7 @@ class View {
     return !error;
   }
 
+  // copy copies what is selected in the page, and returns whether it could.
   async copy() {
     const text = await this.frames.selection();
     if (!text) return false;
@@ -142,20 +141,22 @@ class View {
     return copied;
   }
 
-  async #openMenu(point, e) {
+  // list shows the list of the select at a point, if there is one.
+  async list(point, { offsetX, offsetY }) {
     const options = await this.frames.options(point).catch(() => undefined);
-    if (options) this.set({ choices: { options, left: `${e.offsetX}px`, top: `${e.offsetY}px` } });
+    if (options) this.set({ choices: { options, left: `${offsetX}px`, top: `${offsetY}px` } });
   }
 
-  // choose answers the list of a select, which the page has open, by keys: steps from its begin, or the text of an option
-  // that is farther down, if only that one begins with it.
+  // choose answers the list of a select, which the page has open, by keys: steps from its begin, or the text of an
+  // option that is farther down, if only that one begins with it.
   choose(place) {
     if (!this.choices) return;
-    const { options } = this.choices, { input } = this, text = options.filter((o) => !o.off)[place]?.text.toLowerCase();
+    const { input } = this, texts = this.choices.options.filter((o) => !o.off).map((o) => o.text.toLowerCase());
+    const text = texts[place];
     this.set({ choices: undefined });
+    document.querySelector('.hand textarea')?.focus({ preventScroll: true });
     if (text === undefined) return input.press('Escape', 27);
-    const isClear = !/^(.)\1*$/u.test(text) && options.filter((o) => o.text.toLowerCase().startsWith(text)).length === 1;
-    if (place > 50 && isClear) {
+    if (place > 50 && !/^(.)\1*$/u.test(text) && texts.filter((t) => t.startsWith(text)).length === 1) {
       for (const c of text) input.press(c);
     } else {
       input.press('Home', 36);
@@ -199,7 +200,7 @@ export function Session({ sessionKey, about }) {
         ${v.log.length === 0 && html`<p class="note">Nothing since this page is open.</p>`}
         <ol>${v.log.map((l, i) => html`<li key=${l}>
           ${l.page !== v.log[i - 1]?.page && html`<span class="at">${l.page}</span>`}
-          <time>${clock(l.at)}</time> ${shown(l.verb)} ${l.times > 1 && html`<span class="times">× ${l.times}</span>`}</li>`)}</ol>
+          <time>${clock(l.at)}</time> ${shown(l.verb)} <span class="times">${l.times > 1 && `× ${l.times}`}</span></li>`)}</ol>
       </aside>
     </div></main>
     <p class="live" role="status">${v.told}</p>`;
@@ -209,8 +210,8 @@ export function Session({ sessionKey, about }) {
 function Tabs({ v, you }) {
   const { pages } = v, { now } = pages;
   const go = async (step) => {
-    const { entries, currentIndex } = await pages.history();
-    if (entries[currentIndex + step]) v.act('Page.navigateToHistoryEntry', { entryId: entries[currentIndex + step].id });
+    const { entries, currentIndex } = await pages.history(), to = entries[currentIndex + step];
+    if (to) v.act('Page.navigateToHistoryEntry', { entryId: to.id });
   };
   const navigate = (e) => {
     e.preventDefault();
@@ -218,7 +219,7 @@ function Tabs({ v, you }) {
   };
   return html`<div class="tabs" role="group" aria-label="Tabs">
       ${[...pages.all.values()].map((p) => html`<span class="tab" key=${p.targetId}>
-        <button aria-pressed=${String(p.targetId === pages.current)} title=${shown(p.url)} onClick=${() => pages.look(p.targetId)}>
+        <button aria-pressed=${String(p === now)} title=${shown(p.url)} onClick=${() => pages.look(p.targetId)}>
           ${shown(p.title) || originOf(p.url) || 'New tab'}</button>
         ${you && html`<button class="close" aria-label=${`Close ${shown(p.title)}`}
           onClick=${() => v.act('Target.closeTarget', { targetId: p.targetId }, '')}>×</button>`}</span>`)}
@@ -256,14 +257,13 @@ function Stage({ v, you, asleep }) {
   const page = v.pages?.now;
   return html`<div class="stage ${you ? 'held' : ''}">
     <div class="surface">
-      <canvas ref=${v.canvas} width="1" height="1" role="img" aria-label=${`Picture of ${shown(page?.title) || 'the page'}`}></canvas>
+      <canvas ref=${v.canvas} width="1" height="1" role="img"
+        aria-label=${`Picture of ${shown(page?.title) || 'the page'}`} />
       ${v.pointer && v.picture.meta && html`<div class="pointer" style=${v.picture.placeOf(v.pointer)}></div>`}
-      ${you && html`<div class="hand" key=${v.link}><textarea ref=${field} autocapitalize="off" autocomplete="off" spellcheck=${false}
-        aria-label="Keys for the page. Control, Alt and Escape leave it."></textarea></div>`}
-      ${v.choices && html`<${Choices} ...${v.choices} choose=${(place) => {
-        v.choose(place);
-        field.current?.focus({ preventScroll: true });
-      }} />`}
+      ${you && html`<div class="hand" key=${v.link}>
+        <textarea ref=${field} autocapitalize="off" autocomplete="off" spellcheck=${false}
+          aria-label="Keys for the page. Control, Alt and Escape leave it." /></div>`}
+      ${v.choices && html`<${Choices} ...${v.choices} choose=${(place) => v.choose(place)} />`}
       ${page?.crashed && html`<div class="dialog"><h2>This page crashed</h2>
         ${you ? html`<button class="main" onClick=${() => v.act('Page.reload', {})}>Reload</button>`
           : html`<p class="note">Take over to reload it.</p>`}</div>`}
@@ -273,7 +273,7 @@ function Stage({ v, you, asleep }) {
           v.set({ dialog: undefined });
         }} />`}
     </div>
-    ${!v.isOpen && asleep && html`<p><button class="main" onClick=${() => { v.close(); v.run(true); }}>Wake it</button></p>`}
+    ${!v.isOpen && asleep && html`<p><button class="main" onClick=${() => v.wake()}>Wake it</button></p>`}
     ${v.isOpen && v.pages.all.size === 0 && html`<p class="note">No tab is open.</p>`}
   </div>`;
 }
