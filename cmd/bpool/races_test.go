@@ -9,7 +9,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"btools/lib/cmdtest"
 )
@@ -67,4 +70,45 @@ func TestUpgradeWithAClientThatDoesNotClose(t *testing.T) {
 		t.Fatal(code, b)
 	}
 	u.awaitEnd(u.pids[0])
+}
+
+// A client that makes one request after the other on a connection is told to close it, and no request fails.
+func TestUpgradeWithKeptConnections(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	cmdtest.WriteFile(t, w.Dir+"/tokens", "ci "+ciToken+" trust\n")
+	u := startUpgradable(w, []string{"--http", "0", "--token-file", w.Dir + "/tokens"}, "_A_INSTANCES=1",
+		"_A_IS_DEFAULT=1", "_A_LAUNCH=false")
+	var stop atomic.Bool
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			var c net.Conn
+			var answers *bufio.Reader
+			for n := 0; !stop.Load(); n++ {
+				if c == nil {
+					c, _ = net.Dial("tcp", strings.TrimPrefix(u.http, "http://"))
+					answers = bufio.NewReader(c)
+				}
+				fmt.Fprintf(c, "GET /leases HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", ciToken)
+				a, err := http.ReadResponse(answers, nil)
+				if err != nil || a.StatusCode != 200 {
+					t.Errorf("request %d: %v %v", n, a, err)
+					return
+				}
+				io.Copy(io.Discard, a.Body)
+				if a.Close {
+					c.Close()
+					c = nil
+				}
+				time.Sleep(10 * time.Millisecond) // the connection is idle
+			}
+		})
+	}
+	for range 5 {
+		u.upgrade()
+	}
+	stop.Store(true)
+	running.Wait()
+	u.awaitEnd(u.pids[:5]...)
 }

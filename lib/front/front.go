@@ -25,6 +25,8 @@ const (
 	maxHead     = 64 << 10 // bytes of a request's head
 	headTimeout = 10 * time.Second
 	idleTimeout = 2 * time.Minute // of a kept-alive connection
+	// lingerTimeout is that of kept-alive connections when another process has the listeners.
+	lingerTimeout = 500 * time.Millisecond
 )
 
 // Front is the handler of a port. Set its fields before use.
@@ -114,6 +116,10 @@ func (f *Front) Serve(ctx context.Context, end func(*http.Server), listeners ...
 	case <-ctx.Done():
 	case <-f.Left:
 		closeAll()
+		select { // who makes one request after the other does so once more, and is told to connect anew
+		case <-ctx.Done():
+		case <-time.After(lingerTimeout):
+		}
 		s.SetKeepAlivesEnabled(false) // who waits for no answer asks the other process
 		<-ctx.Done()
 	case err = <-failed:
@@ -136,8 +142,10 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.active.Add(1)
 	defer f.active.Add(-1)
 	original := f.keep(r)
+	f.closeIfLeft(w, r)
 	err := f.answer(answer, r)
 	if err != nil && f.hasLeft() && (err == errLeft || control.ErrorOf(err).Code == control.Stopping) {
+		f.closeIfLeft(w, r)
 		f.Successor.ServeHTTP(answer, original)
 	} else if err != nil {
 		answer.Refuse(r, err)

@@ -34,8 +34,16 @@ func (f *Front) hasLeft() bool {
 	}
 }
 
-// Active returns how many requests are being answered; a WebSocket is one.
-func (f *Front) Active() int { return int(f.active.Load()) }
+// closeIfLeft has a client connect to the other process for its next request.
+func (f *Front) closeIfLeft(w http.ResponseWriter, r *http.Request) {
+	if f.hasLeft() && r.Header.Get("Upgrade") == "" {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+// Active returns how many connections are open, those that wait for a request included, or requests are being
+// answered; a WebSocket is one.
+func (f *Front) Active() int { return max(f.Limit.Count(), int(f.active.Load())) }
 
 // keep returns the request as it has come, whose body can be read again, for the successor; nil: there will be none.
 func (f *Front) keep(r *http.Request) *http.Request {
@@ -59,7 +67,10 @@ func Relay(dial func(context.Context) (net.Conn, error), log *slog.Logger) http.
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.RawQuery = "http", "successor", p.In.URL.RawQuery
 		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			log.Debug("no answer of the successor", "error", err)
+			w.(*Response).Refuse(r, Unavailable(err))
+		},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
@@ -71,6 +82,8 @@ func Relay(dial func(context.Context) (net.Conn, error), log *slog.Logger) http.
 
 // ServeConn serves a connection that has been accepted, and whose client sees TLS or not, until it is closed.
 func (f *Front) ServeConn(ctx context.Context, c net.Conn, encrypted bool) {
+	f.active.Add(1) // before its request is read
+	defer f.active.Add(-1)
 	one := &oneConn{Conn: c, closed: make(chan struct{})}
 	defer context.AfterFunc(ctx, func() { one.Close() })()
 	s := &http.Server{ReadHeaderTimeout: headTimeout, MaxHeaderBytes: maxHead, ConnContext: guard.ConnContext,

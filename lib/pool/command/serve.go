@@ -495,8 +495,11 @@ func (h *handler) methods() *control.Mux {
 		return h.relayed(ctx, r)
 	})
 	control.Handle(m, api.HTTP, func(_ context.Context, r api.HTTPRequest) (any, error) {
-		if h.web == nil {
+		switch {
+		case h.web == nil:
 			return nil, control.Errorf(control.Unavailable, "the service has no --http")
+		case h.retired.Load() != nil:
+			return nil, errStopping
 		}
 		return control.Taken{Answer: struct{}{},
 			Do: func(ctx context.Context, c net.Conn) { h.web.ServeConn(ctx, c, r.TLS) }}, nil

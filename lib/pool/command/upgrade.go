@@ -137,15 +137,15 @@ func (u *upgrade) start() (done api.Upgraded, err error) {
 	if u.reg.Listener != nil {
 		note = kept
 	}
-	path, err := program()
-	if err != nil {
-		return done, err
-	}
 	env := slices.DeleteFunc(slices.Clone(u.env), func(v string) bool { return strings.HasPrefix(v, "WATCHDOG_PID=") })
 	ctx, cancel := context.WithTimeoutCause(u.ctx, readyBound,
 		fmt.Errorf("it is not ready after %v", readyBound))
 	defer cancel()
-	heir, err := successor.Start(ctx, append([]string{path}, os.Args[1:]...), env, note, sockets)
+	var heir *successor.Heir
+	path, err := program()
+	if err == nil {
+		heir, err = successor.Start(ctx, append([]string{path}, os.Args[1:]...), env, note, sockets)
+	}
 	if err != nil {
 		e := *control.ErrorOf(err)
 		e.Message = "cannot upgrade, this service goes on: " + e.Message
@@ -223,9 +223,22 @@ func after(begin <-chan struct{}, launch launchFunc) launchFunc {
 // successor returns a connection to the port of --http of the successor.
 func (u *upgrade) successor(ctx context.Context) (net.Conn, error) {
 	r := api.HTTPRequest{TLS: u.handler.web.TLS != nil}
-	c, _, err := control.Take(ctx, u.handler.path, string(api.HTTP), r, nil)
-	return c, err
+	for {
+		c, _, err := control.Take(ctx, u.handler.path, string(api.HTTP), r, nil)
+		var e *control.Error
+		if !errors.Is(err, control.ErrNotBegun) && !(errors.As(err, &e) && e.Code == control.Stopping) {
+			return c, err
+		}
+		select { // it has a successor by now
+		case <-time.After(askInterval):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
+
+// askInterval is how long a process that has a successor itself is not asked again.
+const askInterval = 10 * time.Millisecond
 
 // leasesInterval is how often a retired service looks whether its leases have ended.
 const leasesInterval = 200 * time.Millisecond
