@@ -8,9 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,4 +113,35 @@ func TestUpgradeWithKeptConnections(t *testing.T) {
 	stop.Store(true)
 	running.Wait()
 	u.awaitEnd(u.pids[:5]...)
+}
+
+// While the successor is being listed, which may take long, the service answers for the leases of before.
+func TestUpgradeWhileTheStateFileIsLocked(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	u := startUpgradable(w, nil, "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_LAUNCH=false")
+	lease := strings.TrimSpace(w.Run("bpool", "lease", "--ttl", "1h", "-f", "lease.id").Out)
+	u.upgrade()
+	lock, err := os.OpenFile(w.Dir+"/state/state.lock", os.O_RDWR, 0)
+	if err == nil {
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgraded := make(chan struct{})
+	go func() {
+		defer close(upgraded)
+		w.Run("bpool", "upgrade").Exits(t, 0, "the service has the pid")
+	}()
+	for range 30 { // at most until the lock is waited for no longer
+		if r := w.Run("bpool", "renew", lease); r.Code != 0 {
+			t.Error(r.Err)
+		}
+	}
+	lock.Close()
+	<-upgraded
+	u.next()
+	w.Run("bpool", "release", lease)
+	u.awaitEnd(u.pids[:2]...)
 }

@@ -16,6 +16,7 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/pool"
 	"btools/lib/pool/web"
+	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/state"
 	"btools/lib/tokens"
@@ -30,14 +31,25 @@ const remotely = "remote"
 // notHere is the code of a relayed request for a lease that the process has not.
 const notHere = control.LeaseEnded
 
+// hasLeft reports whether there is a successor, which answers for other processes. While it is being listed, this
+// one does.
+func (h *handler) hasLeft() bool {
+	select {
+	case <-h.left:
+		return true
+	default:
+		return false
+	}
+}
+
 // former returns the retired processes of this service, the oldest first.
 func (h *handler) former() (all []state.PoolService) {
-	if h.store == nil || h.retired.Load() != nil {
+	if h.store == nil || h.hasLeft() {
 		return nil
 	}
 	if f, err := h.store.Read(); err == nil {
 		for _, p := range f.Pools {
-			if p.Former == h.path && p.Process.Alive() {
+			if p.Former == h.path && p.Process != proc.Self() && p.Process.Alive() {
 				all = append(all, p)
 			}
 		}
@@ -47,7 +59,7 @@ func (h *handler) former() (all []state.PoolService) {
 
 // others returns the control sockets of the processes that may have a lease which this one has not.
 func (h *handler) others() (paths []string) {
-	if h.retired.Load() != nil {
+	if h.hasLeft() {
 		return []string{h.path} // the successor asks the rest
 	}
 	for _, p := range h.former() {
@@ -78,7 +90,7 @@ func (h *handler) route(ctx context.Context, local control.Handler, method strin
 			paths = h.others()
 		}
 	case method == string(api.Hold):
-	case h.retired.Load() != nil && (right == operator || method == string(api.Status) ||
+	case h.hasLeft() && (right == operator || method == string(api.Status) ||
 		method == string(api.Release)):
 		paths = h.others()
 	case method == string(api.Release): // of all
@@ -140,7 +152,7 @@ func (h *handler) releaseAll(ctx context.Context, local control.Handler, params 
 // status returns the status with the leases of retired processes, as the caller may see it.
 func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, error) {
 	st, err := h.service.StatusFor(callerOf(ctx), name)
-	if err != nil || h.retired.Load() != nil {
+	if err != nil || h.hasLeft() {
 		return st, err
 	}
 	for _, path := range h.others() {
@@ -239,7 +251,7 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 			return nil, control.Errorf(control.BadRequest, "%v", err)
 		}
 		return struct{}{}, h.metrics().inherit(of)
-	case h.retired.Load() == nil:
+	case !h.hasLeft():
 		return h.route(ctx, h.local(), r.Method, r.Params)
 	case rights[r.Method] == owner && lease != "" && !h.service.Has(lease):
 		return nil, control.Errorf(notHere, "the lease %s is not here", lease)

@@ -498,7 +498,7 @@ func (h *handler) methods() *control.Mux {
 		switch {
 		case h.web == nil:
 			return nil, control.Errorf(control.Unavailable, "the service has no --http")
-		case h.retired.Load() != nil:
+		case h.hasLeft():
 			return nil, errStopping
 		}
 		return control.Taken{Answer: struct{}{},
