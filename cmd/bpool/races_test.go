@@ -145,3 +145,43 @@ func TestUpgradeWhileTheStateFileIsLocked(t *testing.T) {
 	w.Run("bpool", "release", lease)
 	u.awaitEnd(u.pids[:2]...)
 }
+
+// A process whose successor has just begun to serve finds a lease of the process before it.
+func TestUpgradeFindsLeasesOfAllProcesses(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	cmdtest.WriteFile(t, w.Dir+"/tokens", "ci "+ciToken+"\n")
+	u := startUpgradable(w, []string{"--http", "0", "--token-file", w.Dir + "/tokens"}, "_A_INSTANCES=1",
+		"_A_IS_DEFAULT=1", "_A_ISOLATION=context", "BROWSER=chrome-headless-shell")
+	ci := webClient{t, u.http, ciToken}
+	l := ci.lease("{}")
+	path := l.Instance.HTTPURL[strings.Index(l.Instance.HTTPURL, "/lease/"):] + "/json/version"
+	u.upgrade()
+	for answered := false; !answered; {
+		c, err := net.Dial("tcp", strings.TrimPrefix(u.http, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(c)
+		ask := func() (status int) {
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+			a, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				return 0
+			}
+			io.Copy(io.Discard, a.Body)
+			return a.StatusCode
+		}
+		if code := ask(); code != 200 {
+			t.Fatal(code)
+		}
+		u.upgrade()
+		code := ask() // of the process that the connection is to, unless it was slow and has ended
+		if answered = code != 0; answered && code != 200 {
+			t.Errorf("after the upgrade: %d", code)
+		}
+		c.Close()
+	}
+	ci.do("/release", `{"lease":"`+l.Lease.ID+`"}`)
+	u.awaitEnd(u.pids[:len(u.pids)-1]...)
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"btools/lib/control"
 	"btools/lib/control/api"
@@ -151,13 +152,22 @@ func (h *handler) releaseAll(ctx context.Context, local control.Handler, params 
 
 // status returns the status with the leases of retired processes, as the caller may see it.
 func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, error) {
-	st, err := h.service.StatusFor(callerOf(ctx), name)
-	if err != nil || h.hasLeft() {
+	former := h.former()
+	params, _ := json.Marshal(api.Of{Pool: name})
+	if h.hasLeft() { // just now: the former ones are the successor's
+		st := &api.PoolsStatus{}
+		got, err := relay(ctx, h.path, string(api.Status), params)
+		if err == nil {
+			err = json.Unmarshal(got, st)
+		}
 		return st, err
 	}
-	for _, path := range h.others() {
-		params, _ := json.Marshal(api.Of{Pool: name})
-		got, err := relay(ctx, path, string(api.Status), params)
+	st, err := h.service.StatusFor(callerOf(ctx), name)
+	if err != nil {
+		return st, err
+	}
+	for _, p := range former {
+		got, err := relay(ctx, p.Control, string(api.Status), params)
 		var there api.PoolsStatus
 		if err != nil || json.Unmarshal(got, &there) != nil {
 			continue // it has ended, or no such pool
@@ -185,12 +195,27 @@ func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, er
 
 // relay has another process answer a request of this context's caller.
 func relay(ctx context.Context, path, method string, params json.RawMessage) (json.RawMessage, error) {
-	cl, err := control.Dial(ctx, path)
-	if err != nil {
-		return nil, err
+	for {
+		cl, err := control.Dial(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		got, err := api.Relay.Ask(ctx, cl, relayRequest(ctx, method, params))
+		cl.Close()
+		if !errors.Is(err, control.ErrNotBegun) || !pause(ctx) {
+			return got, err
+		}
 	}
-	defer cl.Close()
-	return api.Relay.Ask(ctx, cl, relayRequest(ctx, method, params))
+}
+
+// pause waits until a process that ends has, and its path may be another one's. It returns false at the context's end.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(10 * time.Millisecond):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func relayRequest(ctx context.Context, method string, params json.RawMessage) api.RelayRequest {
@@ -242,7 +267,7 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 	lease := leaseOf(r.Params)
 	switch {
 	case r.Method == remotely:
-		return h.remotes(who, lease)
+		return control.Later(func() (any, error) { return h.remotes(ctx, who, lease) }), nil
 	case r.Method == measure:
 		return control.Later(func() (any, error) { return h.metrics().measure() }), nil
 	case r.Method == bequeath:
@@ -253,16 +278,27 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 		return struct{}{}, h.metrics().inherit(of)
 	case !h.hasLeft():
 		return h.route(ctx, h.local(), r.Method, r.Params)
+	case r.Method == string(api.Status):
+		var of api.Of
+		if err := json.Unmarshal(r.Params, &of); err != nil && r.Params != nil {
+			return nil, control.Errorf(control.BadRequest, "%v", err)
+		}
+		return control.Later(func() (any, error) { return h.service.StatusFor(who, of.Pool) }), nil
 	case rights[r.Method] == owner && lease != "" && !h.service.Has(lease):
 		return nil, control.Errorf(notHere, "the lease %s is not here", lease)
 	}
 	return h.local()(ctx, r.Method, r.Params)
 }
 
-// remotes returns a lease that a token has, or all of them.
-func (h *handler) remotes(who *control.Peer, lease string) (any, error) {
+// remotes returns a lease, which a retired process may have as well, or all that a token has here.
+func (h *handler) remotes(ctx context.Context, who *control.Peer, lease string) (any, error) {
 	if lease != "" {
 		at, err := h.service.RemoteOf(lease)
+		if err != nil && !h.hasLeft() {
+			if there := h.elsewhere(ctx, lease, ""); len(there) > 0 {
+				return there, nil
+			}
+		}
 		return []web.Distant{{Remote: at}}, err
 	}
 	all := []web.Distant{}

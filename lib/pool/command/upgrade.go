@@ -226,19 +226,12 @@ func (u *upgrade) successor(ctx context.Context) (net.Conn, error) {
 	for {
 		c, _, err := control.Take(ctx, u.handler.path, string(api.HTTP), r, nil)
 		var e *control.Error
-		if !errors.Is(err, control.ErrNotBegun) && !(errors.As(err, &e) && e.Code == control.Stopping) {
+		isReplaced := errors.Is(err, control.ErrNotBegun) || errors.As(err, &e) && e.Code == control.Stopping
+		if !isReplaced || !pause(ctx) {
 			return c, err
-		}
-		select { // it has a successor by now
-		case <-time.After(askInterval):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
 		}
 	}
 }
-
-// askInterval is how long a process that has a successor itself is not asked again.
-const askInterval = 10 * time.Millisecond
 
 // leasesInterval is how often a retired service looks whether its leases have ended.
 const leasesInterval = 200 * time.Millisecond
