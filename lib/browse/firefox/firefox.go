@@ -341,11 +341,20 @@ const switchPatience = 500 * time.Millisecond
 
 // activate brings a tab to the front.
 func (b *Browser) activate(ctx context.Context, tab string) error {
-	err := b.callFor(ctx, b.of(switchPatience), tab, "browsingContext.activate", map[string]string{"context": tab}, nil)
-	if errors.Is(err, errLate) {
-		return nil
+	of := map[string]string{"context": tab}
+	for isAgain := false; ; isAgain = true {
+		err := b.callFor(ctx, b.of(switchPatience), tab, "browsingContext.activate", of, nil)
+		b.mu.Lock()
+		isOpen := slices.Contains(b.tabs, tab)
+		b.mu.Unlock()
+		switch {
+		case errors.Is(err, errLate):
+			return nil
+		case errors.Is(err, errClosed) && isOpen && !isAgain: // Firefox also says so when another tab closes just then
+			continue
+		}
+		return err
 	}
-	return err
 }
 
 // Select makes the tab with an index the current one.
