@@ -1018,19 +1018,31 @@ func TestPoolReloadAndScale(t *testing.T) {
 	w.Clean()
 }
 
+// systemdSocket opens the control socket as systemd does, and returns it for the service.
+func systemdSocket(w *cmdtest.World) *os.File {
+	w.T.Helper()
+	os.Mkdir(w.Dir+"/state", 0o700)
+	l, err := net.Listen("unix", w.Dir+"/state/bpool.sock")
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	f, err := l.(*net.UnixListener).File()
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.T.Cleanup(func() {
+		f.Close()
+		l.Close()
+	})
+	return f
+}
+
 // What systemd does: it holds the control socket, hears that the service is
 // ready, and that it is well.
 func TestPoolSystemd(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	os.Mkdir(w.Dir+"/state", 0o700)
-	l, err := net.Listen("unix", w.Dir+"/state/bpool.sock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	f, _ := l.(*net.UnixListener).File()
-	defer f.Close()
+	f := systemdSocket(w)
 	socket, told := w.NotifySocket()
 	p := &cmdtest.Pool{T: t, W: w,
 		Cmd: w.Cmd("sh", "-c", `export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; `+

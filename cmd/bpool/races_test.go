@@ -47,14 +47,20 @@ func TestLeaseOfAClientThatDisconnects(t *testing.T) {
 	}
 }
 
+// startLeasing starts a service that can be upgraded, of one session, with a client by HTTP.
+func startLeasing(w *cmdtest.World) (*upgradable, webClient) {
+	w.T.Helper()
+	cmdtest.WriteFile(w.T, w.Dir+"/tokens", "ci "+ciToken+"\n")
+	u := startUpgradable(w, []string{"--http", "0", "--token-file", w.Dir + "/tokens"}, "_A_INSTANCES=1",
+		"_A_IS_DEFAULT=1", "_A_ISOLATION=context", "BROWSER=chrome-headless-shell")
+	return u, webClient{w.T, u.http, ciToken}
+}
+
 // A client that leaves its connection open after the lease has ended holds no process.
 func TestUpgradeWithAClientThatDoesNotClose(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	cmdtest.WriteFile(t, w.Dir+"/tokens", "ci "+ciToken+"\n")
-	u := startUpgradable(w, []string{"--http", "0", "--token-file", w.Dir + "/tokens"}, "_A_INSTANCES=1",
-		"_A_IS_DEFAULT=1", "_A_ISOLATION=context", "BROWSER=chrome-headless-shell")
-	ci := webClient{t, u.http, ciToken}
+	u, ci := startLeasing(w)
 	l := ci.lease("{}")
 	c, err := net.Dial("tcp", strings.TrimPrefix(u.http, "http://"))
 	if err != nil {
@@ -150,10 +156,7 @@ func TestUpgradeWhileTheStateFileIsLocked(t *testing.T) {
 func TestUpgradeFindsLeasesOfAllProcesses(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	cmdtest.WriteFile(t, w.Dir+"/tokens", "ci "+ciToken+"\n")
-	u := startUpgradable(w, []string{"--http", "0", "--token-file", w.Dir + "/tokens"}, "_A_INSTANCES=1",
-		"_A_IS_DEFAULT=1", "_A_ISOLATION=context", "BROWSER=chrome-headless-shell")
-	ci := webClient{t, u.http, ciToken}
+	u, ci := startLeasing(w)
 	l := ci.lease("{}")
 	path := l.Instance.HTTPURL[strings.Index(l.Instance.HTTPURL, "/lease/"):] + "/json/version"
 	u.upgrade()

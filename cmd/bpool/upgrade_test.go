@@ -537,32 +537,8 @@ func TestUpgradeUnderDeath(t *testing.T) {
 func TestUpgradeByReload(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	os.Mkdir(w.Dir+"/state", 0o700)
-	l, err := net.Listen("unix", w.Dir+"/state/bpool.sock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	f, _ := l.(*net.UnixListener).File()
-	defer f.Close()
-	notify := w.Dir + "/notify"
-	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer systemd.Close()
-	told := func(want ...string) { // and of the watchdog in between
-		t.Helper()
-		for b := make([]byte, 100); len(want) > 0; {
-			systemd.SetReadDeadline(time.Now().Add(cmdtest.Patience))
-			n, err := systemd.Read(b)
-			if got := string(b[:n]); got == want[0] {
-				want = want[1:]
-			} else if err != nil || got != "WATCHDOG=1" {
-				t.Fatalf("systemd is told %q, %v, want %q", got, err, want)
-			}
-		}
-	}
+	f := systemdSocket(w)
+	notify, told := w.NotifySocket()
 	u := prepareUpgradable(w)
 	u.cmd = w.Cmd("sh", "-c",
 		`export LISTEN_PID=$$ LISTEN_FDS=1 NOTIFY_SOCKET="$0" WATCHDOG_USEC=100000; exec "$1" serve`,

@@ -566,11 +566,13 @@ func (w *World) NotifySocket() (path string, told func(want ...string)) {
 	w.T.Cleanup(func() { l.Close() })
 	return path, func(want ...string) {
 		w.T.Helper()
-		for _, one := range want {
-			b := make([]byte, 100)
+		for b := make([]byte, 100); len(want) > 0; {
 			l.SetReadDeadline(time.Now().Add(Patience))
-			if n, err := l.Read(b); string(b[:n]) != one {
-				w.T.Errorf("systemd is told %q, %v, want %q", b[:n], err, one)
+			n, err := l.Read(b)
+			if got := string(b[:n]); got == want[0] {
+				want = want[1:]
+			} else if err != nil || got != "WATCHDOG=1" {
+				w.T.Fatalf("systemd is told %q, %v, want %q", got, err, want[0])
 			}
 		}
 	}
