@@ -68,6 +68,16 @@ func TestPersonAnswers(t *testing.T) {
 	}
 }
 
+// until waits until something is so.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
 // person attaches to a session as somebody who looks at it.
 func person(t *testing.T, s *Session, who string) *peer {
 	t.Helper()
@@ -134,11 +144,7 @@ func TestTakeOverReleases(t *testing.T) {
 	anna.take("anna-anna-anna-anna")
 	down(anna, anna.attach(page))
 	anna.conn.Close(websocket.Normal, "")
-	for end := time.Now().Add(patience); s.seen.Load() > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the person's connection goes on")
-		}
-	}
+	until(t, "the person's connection has ended", func() bool { return s.seen.Load() == 0 })
 	if !s.Give("anna-anna-anna-anna") {
 		t.Error("a lost connection ends control at once")
 	}
@@ -154,11 +160,7 @@ func TestTakeOverAgain(t *testing.T) {
 	anna := person(t, s, "anna")
 	anna.take("anna-anna-anna-anna")
 	old.conn.Close(websocket.Normal, "")
-	for end := time.Now().Add(patience); s.seen.Load() > 1; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the old connection goes on")
-		}
-	}
+	until(t, "the old connection has ended", func() bool { return s.seen.Load() == 1 })
 	s.lock.mu.Lock()
 	ends := s.lock.hold.Ends()
 	s.lock.mu.Unlock()
@@ -292,11 +294,7 @@ func TestTakeOverManyWait(t *testing.T) {
 		t.Errorf("one too many: %s", got)
 	}
 	other.conn.Close(websocket.Normal, "")
-	for end := time.Now().Add(patience); s.Stats().Clients > 1; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the client's connection goes on")
-		}
-	}
+	until(t, "the client's connection has ended", func() bool { return s.Stats().Clients == 1 })
 	agent.begin("", "Btools.waitUntilFree", nil)
 	anna.must("", "Btools.give", nil)
 	if got := agent.must(at, "Runtime.evaluate", map[string]any{"expression": "all"}); string(jsonrpc.Get(got, "result",

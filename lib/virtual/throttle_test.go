@@ -66,14 +66,6 @@ func TestThrottle(t *testing.T) {
 		}
 		return string(jsonrpc.Get(jsonrpc.Get(got, "result"), "value"))
 	}
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("not within %v: %s", patience, what)
-			}
-		}
-	}
 	isHidden := func(page string) bool { return look(page, "document.hidden") == "true" }
 	paints := func(page string) bool {
 		was := look(page, "n")
@@ -84,11 +76,11 @@ func TestThrottle(t *testing.T) {
 		}
 		return false
 	}
-	until("the audio plays", func() bool {
+	until(t, "the audio plays", func() bool {
 		return look(media, "!!window.a && (a.play(), !a.paused && a.currentTime > 0)") == "true"
 	})
-	until("the page paints", func() bool { return paints(page) })
-	until("all is answered", func() bool { return !s.isBusy() })
+	until(t, "the page paints", func() bool { return paints(page) })
+	until(t, "all is answered", func() bool { return !s.isBusy() })
 
 	s.throttleUnused(time.Now().Add(-time.Minute))
 	if isHidden(page) {
@@ -96,8 +88,8 @@ func TestThrottle(t *testing.T) {
 	}
 	p.events = nil
 	s.throttleUnused(time.Now())
-	until("the page is hidden", func() bool { return isHidden(page) })
-	until("it does not paint", func() bool { return !paints(page) })
+	until(t, "the page is hidden", func() bool { return isHidden(page) })
+	until(t, "it does not paint", func() bool { return !paints(page) })
 	if isHidden(media) {
 		t.Error("a page that plays something is hidden")
 	}
@@ -109,10 +101,10 @@ func TestThrottle(t *testing.T) {
 		t.Error("a person who looks wakes the page")
 	}
 	anna.take("anna-anna-anna-anna")
-	until("a person has control of the page as it was", func() bool { return !isHidden(page) })
+	until(t, "a person has control of the page as it was", func() bool { return !isHidden(page) })
 	anna.must("", "Btools.give", nil)
 	s.throttleUnused(time.Now())
-	until("the page is hidden again", func() bool { return isHidden(page) })
+	until(t, "the page is hidden again", func() bool { return isHidden(page) })
 
 	// The next command, of any client, finds the page as it was.
 	other := connect(t, s, page)
@@ -121,7 +113,7 @@ func TestThrottle(t *testing.T) {
 	if value := jsonrpc.GetString(got, "result", "value"); value != "visibletrue" {
 		t.Errorf("a command finds the page %s", value)
 	}
-	until("it paints", func() bool { return paints(page) })
+	until(t, "it paints", func() bool { return paints(page) })
 	p.must("", "Target.getTargets", nil)
 	if other := connect(t, s, page); len(p.events) > 0 || len(other.events) > 0 {
 		t.Errorf("a client was told %s", p.events)
@@ -129,7 +121,7 @@ func TestThrottle(t *testing.T) {
 
 	// What a client has frozen is not thawed.
 	other.must("", "Page.setWebLifecycleState", map[string]string{"state": "frozen"})
-	until("all is answered", func() bool { return !s.isBusy() })
+	until(t, "all is answered", func() bool { return !s.isBusy() })
 	s.throttleUnused(time.Now())
 	b.mu.Lock()
 	throttled := b.targets[page].throttled

@@ -46,20 +46,12 @@ func TestUse(t *testing.T) {
 	p.must(page, "Page.enable", nil)
 	p.must(page, "Page.navigate", map[string]any{"url": server.URL})
 	p.event("Page.loadEventFired", "")
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("not within %v: %s", patience, what)
-			}
-		}
-	}
-	until("all is answered", isIdle)
+	until(t, "all is answered", isIdle)
 
 	// The page's own events.
 	p.must(page, "Runtime.enable", nil)
 	p.must(page, "Runtime.evaluate", map[string]any{"expression": `setInterval(() => console.log("tick"), 5)`})
-	until("all is answered", isIdle)
+	until(t, "all is answered", isIdle)
 	used := s.Used()
 	for range 5 {
 		p.event("Runtime.consoleAPICalled", "tick")
@@ -74,21 +66,21 @@ func TestUse(t *testing.T) {
 	waiting := p.last
 	p.conn.Write(wire.Command(string(jsonID(waiting)), page, "Runtime.evaluate",
 		map[string]any{"expression": "new Promise(done => finish = done)", "awaitPromise": true}))
-	until("the session is busy", func() bool { return s.isBusy() })
+	until(t, "the session is busy", func() bool { return s.isBusy() })
 	p.must(page, "Runtime.evaluate", map[string]any{"expression": "0"}) // which is sent after it
 	if isIdle() {
 		t.Error("a session is idle while a client waits for an answer")
 	}
 	p.must(page, "Runtime.evaluate", map[string]any{"expression": "setTimeout(finish, 50)"})
-	until("it is answered", isIdle)
+	until(t, "it is answered", isIdle)
 
 	// The same, and its CDP session ends.
 	p.last++
 	p.conn.Write(wire.Command(string(jsonID(p.last)), page, "Runtime.evaluate",
 		map[string]any{"expression": "new Promise(() => {})", "awaitPromise": true}))
-	until("the session is busy", func() bool { return s.isBusy() })
+	until(t, "the session is busy", func() bool { return s.isBusy() })
 	p.must("", "Target.detachFromTarget", map[string]any{"sessionId": page})
-	until("nothing is waited for any more", isIdle)
+	until(t, "nothing is waited for any more", isIdle)
 
 	// A download.
 	target := p.pages()[0]
@@ -102,7 +94,7 @@ func TestUse(t *testing.T) {
 		t.Error("a session is idle while it downloads a file")
 	}
 	close(release)
-	until("the file is there", isIdle)
+	until(t, "the file is there", isIdle)
 	used = s.Used()
 	s.end(ErrEnded)
 	if !b.Used().Equal(used) {
