@@ -251,6 +251,10 @@ func TestViewOfAll(t *testing.T) {
 		return events.String() != ""
 	})
 	whole := pool.Lease("B")
+	address := strings.TrimSpace(w.Run("bproxy", "view", "--no-open", "--control").Out)
+	if _, is := openView(w, address, "/session/A-0", ""); !strings.Contains(fmt.Sprint(is["error"]), "first use") {
+		t.Errorf("a lease that nothing has used is answered with %v", is)
+	}
 	targets := cmdtest.AskOnce(t, shared.Instance.WSURL, "Target.getTargets", "{}")
 	_, page, _ := strings.Cut(targets, `"targetId":"`)
 	page, _, _ = strings.Cut(page, `"`)
@@ -264,7 +268,6 @@ func TestViewOfAll(t *testing.T) {
 	plain := w.Proxy()
 	cmdtest.AskOnce(t, "ws://"+plain.Addr+"/", "Browser.getVersion", "{}")
 	_, port, _ := strings.Cut(plain.Addr, ":")
-	address := strings.TrimSpace(w.Run("bproxy", "view", "--no-open", "--control").Out)
 	list, _ := openView(w, address, "/list", "")
 	want := "A-0 of bpool, B-0 of bpool, bproxy-" + port + " of bproxy"
 	for got := ""; got != want; got = list.names() {

@@ -32,7 +32,7 @@ func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) 
 	}
 	s, ok := l.entry.Session().(*share.Session)
 	if !ok {
-		return nil, virtual.ErrAsleep
+		return nil, l.entry.NotOpen()
 	}
 	return s.Taken(r), nil
 }

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/record"
@@ -569,6 +570,14 @@ func (e *Entry) Session() Session {
 		return nil
 	}
 	return e.opening.session
+}
+
+// NotOpen returns the error of who looks at an entry without an open session.
+func (e *Entry) NotOpen() error {
+	if i, _ := e.Info(); i.Hibernated {
+		return control.Errorf(control.Unavailable, "the session is hibernated: its next use wakes it")
+	}
+	return control.Errorf(control.Unavailable, "nothing has used the session yet: its first use opens it")
 }
 
 // Owner returns what the entry is for.

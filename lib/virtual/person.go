@@ -44,9 +44,6 @@ func (s *Session) Attach(ctx context.Context, conn *websocket.Conn, p Person) er
 	return k.Serve(conn)
 }
 
-// ErrAsleep is the error of a person who looks at a hibernated session.
-var ErrAsleep = control.Errorf(control.Unavailable, "the session is hibernated: its next use wakes it")
-
 // Taken is the answer to attach: the connection is a person's from then on.
 func (s *Session) Taken(r api.AttachRequest) control.Taken {
 	return control.Taken{Answer: api.Attached{Lock: true}, Do: func(ctx context.Context, c net.Conn) {

@@ -12,8 +12,8 @@ const open = new Set(); // of the tiles' signals
 function stateOf(s, acted) {
   if (s.control) return ['held', `${shown(s.control.by)} has control`];
   if (s.hibernated) return ['sleeps', 'hibernated'];
-  if (s.idle < 2 || Date.now() - acted < 2000) return ['works', 'works'];
-  return ['idle', `idle ${span(s.idle)}`];
+  if ((s.idle >= 0 && s.idle < 2) || Date.now() - acted < 2000) return ['works', 'works'];
+  return ['idle', s.idle < 0 ? 'leased' : `idle ${span(s.idle)}`];
 }
 
 // inLine returns words in one line, without those that are not there; a space keeps the place of none.

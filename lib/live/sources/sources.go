@@ -48,7 +48,7 @@ type Session struct {
 	Program    string       `json:"program"` // bproxy, bpool, bmcp, bmcp call or hub
 	Holder     string       `json:"holder"`  // the program or person that it is for; "": not known
 	Tabs       int          `json:"tabs"`
-	Idle       int          `json:"idle"` // seconds since the last use
+	Idle       int          `json:"idle"` // seconds since the last use; -1: not known
 	Hibernated bool         `json:"hibernated"`
 	Control    *api.Control `json:"control,omitempty"` // the person who has it; nil: nobody
 	Kind       string       `json:"kind"`
@@ -197,8 +197,8 @@ func leasesOf(ctx context.Context, c control.Caller) (all []Session, err error) 
 			if i.Lease == "" {
 				continue
 			}
-			s := Session{Name: p.Name + "-" + i.ID, Holder: i.Holder, Hibernated: i.Hibernated, Control: i.Control,
-				Kind: Virtual, of: api.AttachRequest{Lease: i.Lease}}
+			s := Session{Name: p.Name + "-" + i.ID, Idle: -1, Holder: i.Holder, Hibernated: i.Hibernated,
+				Control: i.Control, Kind: Virtual, of: api.AttachRequest{Lease: i.Lease}}
 			if i.Isolation != "context" {
 				s.Kind = Browser
 			}

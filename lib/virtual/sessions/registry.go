@@ -251,7 +251,7 @@ func (g *Registry) Attach(ctx context.Context, r api.AttachRequest) (any, error)
 	}
 	s := all[0].Session()
 	if s == nil {
-		return nil, virtual.ErrAsleep
+		return nil, all[0].NotOpen()
 	}
 	return sessionOf(s).Taken(r), nil
 }
