@@ -944,7 +944,7 @@ func TestPoolRestartDrainWatch(t *testing.T) {
 	cmdtest.Start(t, waits)
 	cmdtest.Until(t, "it waits", func() bool { return strings.Contains(said.String(), "waiting for 1 lease (bpool") })
 	w.Run("bpool", "drain", "A", "--wait", "--timeout", "10ms").Exits(t, 75,
-		"not drained within 10ms: there is still 1 lease (bpool")
+		"not drained within 10ms, for 1 lease (bpool")
 	w.Run("bpool", "drain", "--timeout", "1s").Exits(t, 64, "--timeout is for --wait")
 	w.Run("bpool", "release", "--all").Exits(t, 0, "")
 	if err := waits.Wait(); err != nil {

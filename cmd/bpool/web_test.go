@@ -176,6 +176,9 @@ func TestLeasesByHTTP(t *testing.T) {
 
 	// The third lease of a token with max=2 waits for the end of one.
 	second := ci.lease("{}")
+	if code, b := ci.do("/lease", `{"pool":"B","timeout":"1h"}`); code != 403 {
+		t.Errorf("a pool that is not the token's, whose line is full: %d %s", code, b)
+	}
 	if code, b := ci.do("/lease", `{"timeout":"0s"}`); code != 504 || !strings.Contains(b,
 		"token ci has the 2 leases") {
 		t.Errorf("one too many: %d %s", code, b)

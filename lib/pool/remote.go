@@ -45,15 +45,16 @@ func PoolOf(t *tokens.Token) string {
 	return ""
 }
 
-// LeaseTimeout returns how long a request for a lease of a pool waits unless it says so itself.
-func (v *Service) LeaseTimeout(pool string) (time.Duration, error) {
+// Admit returns how long a request of a token for a lease of a pool waits unless it says so itself, or the error that
+// the token may not lease there.
+func (v *Service) Admit(t *tokens.Token, pool string) (time.Duration, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p, err := v.find(pool)
 	if err != nil {
 		return 0, err
 	}
-	return p.cfg.LeaseTimeout, nil
+	return p.cfg.LeaseTimeout, p.admits(t)
 }
 
 // RemotePrefix precedes the ID and secret of a lease in its path.

@@ -591,7 +591,7 @@ func Drain(c *cli.Context) error {
 			return err
 		}
 		if c.IsSet("timeout") && time.Now().After(over) {
-			return exit.Errorf(exit.TryAgain, "not drained within %v: there is still %s", c.Duration("timeout"),
+			return exit.Errorf(exit.TryAgain, "not drained within %v, for %s", c.Duration("timeout"),
 				pool.Holders(&st, time.Now()))
 		}
 		if !waits {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/spell"
 	"btools/lib/tokens"
 )
 
@@ -90,8 +91,8 @@ func (l *lines) lineLocked(token string) *line {
 }
 
 func errMany(t *tokens.Token) error {
-	return control.Errorf(control.LeaseTimeout, "the token %s has the %d leases that it may have at once", t.Name,
-		t.Max)
+	return control.Errorf(control.LeaseTimeout, "the token %s has the %s that it may have at once", t.Name,
+		spell.Count(t.Max, "lease"))
 }
 
 // leave ends the place of a lease, which the next request gets.

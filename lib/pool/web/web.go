@@ -187,7 +187,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 			return nil, control.Errorf(control.BadRequest, "%v", err)
 		}
 	}
-	most, err := s.Pools.LeaseTimeout(a.Pool)
+	most, err := s.Pools.Admit(t, a.Pool)
 	if err != nil {
 		return nil, err
 	}
