@@ -30,7 +30,7 @@ func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) 
 		}
 		done()
 	}
-	s, ok := l.entry.Session().(*share.Session)
+	s, ok := l.entry.Open().(*share.Session)
 	if !ok {
 		return nil, l.entry.NotOpen()
 	}

@@ -61,7 +61,7 @@ func (v *Service) downloadsOfHibernated(id string) (*downloads.Files, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if l := v.leases[id]; l != nil && l.entry != nil && l.isHibernated() {
-		return l.files, true
+		return l.entry.Files(), true
 	}
 	return nil, false
 }

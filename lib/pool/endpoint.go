@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"btools/lib/find"
+	"btools/lib/fleet"
 	"btools/lib/record"
-	"btools/lib/virtual/sessions"
 )
 
 // protocol returns the protocol of the browser that BROWSER selects.
@@ -43,7 +43,7 @@ func (s *slot) setAddresses(i *record.Instance, lease string) {
 	path, socket := "", "/devtools/browser"
 	switch {
 	case s.shares():
-		path, socket = sessions.Prefix+lease, "/devtools/browser/"+lease
+		path, socket = fleet.Prefix+lease, "/devtools/browser/"+lease
 	case i.Protocol == record.BiDi:
 		socket = "/session"
 	}

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/fleet"
 	"btools/lib/pool/share"
-	"btools/lib/sessions"
 	"btools/lib/settings"
 	"btools/lib/wait"
 )
@@ -20,7 +20,7 @@ type group struct {
 	gone   chan struct{} // closed when it and its browsers have ended
 
 	// Protected by the service's lock:
-	book     *sessions.Book  // of the leases of its instances
+	fleet    *fleet.Fleet    // the sessions of the leases of its instances
 	slots    []*slot         // without retired ones
 	leases   int             // of its instances, including retired ones
 	leased   int             // instances in slots that are leased
@@ -55,14 +55,14 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 	}
 	g := &group{runner: v.newRunner(s.poolName, set), gone: make(chan struct{}), slots: []*slot{s}}
 	s.group = g
-	g.book = g.newBook()
+	g.fleet = g.newFleet()
 	v.groups = append(v.groups, g)
 	up.Add(1)
 	g.hooks, g.started = g, sync.OnceFunc(up.Done)
 	v.running.Go(func() {
 		defer g.started()
 		g.run()
-		g.book.Close()
+		g.fleet.Close()
 		close(g.gone)
 		v.mu.Lock()
 		v.groups = slices.DeleteFunc(v.groups, func(o *group) bool { return o == g })

@@ -13,8 +13,8 @@ import (
 	"unicode"
 
 	"btools/lib/control"
+	"btools/lib/fleet/book"
 	"btools/lib/logins"
-	"btools/lib/pool/queue"
 	"btools/lib/proc"
 	"btools/lib/record"
 )
@@ -90,7 +90,7 @@ type Waiting struct {
 	request Request
 	ctx     context.Context // the client's
 	timeout time.Duration
-	queued  *queue.Waiter
+	queued  *book.Waiter
 	served  chan error // receives a value when the queue serves the request
 	lease   *lease     // valid then, unless there was an error
 }
@@ -134,7 +134,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	if err := p.admits(r.By.Token); err != nil {
 		return nil, nil, err
 	}
-	n := queue.Any
+	n := book.Any
 	if r.Instance != "" {
 		s, err := p.slot(r.Instance)
 		if err != nil {
@@ -249,7 +249,7 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 	case errors.Is(err, errNoneHealthy):
 		e = control.Errorf(control.NoneHealthy,
 			"Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
-	case errors.Is(err, queue.ErrFull):
+	case errors.Is(err, book.ErrQueueFull):
 		who := ""
 		if t := r.By.Token; t != nil {
 			who = " for the token " + t.Name
@@ -314,10 +314,10 @@ func (l *timeoutError) Error() string {
 	return fmt.Sprintf("none came free within %v", l.timeout)
 }
 
-// earliestLocked returns when the instance, or with queue.Any one of them, can
+// earliestLocked returns when the instance, or with book.Any one of them, can
 // become free at the earliest. The zero time means at any moment.
 func (p *pool) earliestLocked(n int) time.Time {
-	if n != queue.Any {
+	if n != book.Any {
 		return p.slots[n].earliestLocked()
 	}
 	earliest := never
@@ -352,7 +352,7 @@ func (p *pool) failWaitersLocked() {
 			p.queue.FailBefore(s.number, s.earliestLocked(), errNoneHealthy)
 		}
 	}
-	p.queue.FailBefore(queue.Any, p.earliestLocked(queue.Any), errNoneHealthy)
+	p.queue.FailBefore(book.Any, p.earliestLocked(book.Any), errNoneHealthy)
 }
 
 func (p *pool) allFailed() bool {
@@ -366,7 +366,7 @@ func (p *pool) allFailed() bool {
 
 // grantLocked creates the lease of a slot that the queue hands out, and binds
 // it to its holder.
-func (v *Service) grantLocked(ctx context.Context, q *queue.Queue, n int, r Request) *lease {
+func (v *Service) grantLocked(ctx context.Context, q *book.Queue, n int, r Request) *lease {
 	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
 	s := v.pools[i].slots[n]
 	now := time.Now()

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/fleet"
 	"btools/lib/record"
 	"btools/lib/settings"
 	"btools/lib/tokens"
-	"btools/lib/virtual/sessions"
 )
 
 // Clients on other machines have tokens. What their leases may be, and where they are, is here; package web serves
@@ -78,7 +78,7 @@ func (v *Service) RemoteOf(id string) (Remote, error) {
 	}
 	at := Remote{Path: RemotePrefix + l.id + "." + l.secret, Local: l.slot.addr, Ended: l.ctx.Done()}
 	if l.slot.shares() {
-		at.Prefix = sessions.Prefix + l.id
+		at.Prefix = fleet.Prefix + l.id
 	}
 	return at, nil
 }

@@ -7,18 +7,17 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/downloads"
+	"btools/lib/fleet"
+	"btools/lib/fleet/book"
 	"btools/lib/pool/share"
-	"btools/lib/sessions"
 	"btools/lib/virtual"
 )
 
 // seating is what the lease of a shared browser has of it. Its entry in the book of
 // the group stays as its sessions come and go, in whichever browser there is.
 type seating struct {
-	entry *sessions.Entry  // nil: the lease has a browser to itself
-	seat  *share.Seat      // nil: none yet
-	files *downloads.Files // of its session, also while that is hibernated; nil: none
+	entry *fleet.Entry // nil: the lease has a browser to itself
+	seat  *share.Seat  // nil: none yet
 }
 
 // maxRequests limits the open requests and WebSockets of a lease.
@@ -27,25 +26,21 @@ const maxRequests = 512
 // sessionTimeout is how long a request may wait for its session.
 const sessionTimeout = 30 * time.Second
 
-// newBook returns the book of the leases of a group.
-func (g *group) newBook() *sessions.Book {
-	b := &sessions.Book{Log: g.log, Noun: "lease", Policy: sessions.Policy{MaxUsers: maxRequests}}
+// newFleet returns the fleet of the leases of a group.
+func (g *group) newFleet() *fleet.Fleet {
+	f := &fleet.Fleet{Log: g.log, Noun: "lease", Policy: book.Policy{MaxUsers: maxRequests}, Open: g.openSession}
 	if dir := g.service.Dir; dir != nil {
-		b.MakeDir, b.Hibernate = dir.Make, g.set.Hibernate
+		f.MakeDir, f.Hibernate = dir.Make, g.set.Hibernate
 	}
-	return b
+	return f
 }
 
 // startLeaseLocked takes a seat for a new lease. Its session is opened when it is used,
 // from what was kept for it, unless that is nil.
-func (g *group) startLeaseLocked(l *lease, from *kept) {
+func (g *group) startLeaseLocked(l *lease, from *fleet.Kept) {
 	g.leases++
 	g.leased++
-	var saved *virtual.Saved
-	if from != nil {
-		saved, l.files = from.saved, from.files
-	}
-	l.entry = g.book.Hold(sessions.Key{Name: l.id}, l, saved, l.slot.lastPagesClosed)
+	l.entry = g.fleet.Hold(l.id, fleet.Wanted{Settings: g.set, Tell: l.tell}, from, l.slot.lastPagesClosed)
 	g.takeSeatLocked(l, from == nil)
 	if g.replaceReasonLocked() != (grounds{}) {
 		g.wake()
@@ -70,9 +65,9 @@ func (g *group) takeSeatLocked(l *lease, ahead bool) {
 func (l *lease) endSessionLocked(keeps bool) {
 	i, _ := l.entry.Info()
 	keeps = keeps || l.kept && i.Hibernated && i.RestoredAt == nil
-	saved, over := l.entry.Release(keeps && l.keepFor != "")
-	if saved != nil {
-		l.slot.service.keepForNextLocked(l, saved)
+	kept, over := l.entry.Release(keeps && l.keepFor != "")
+	if kept != nil {
+		l.slot.service.keepForNextLocked(l, kept)
 	}
 	l.slot.lastPagesClosed = over
 }
@@ -129,9 +124,9 @@ func (v *Service) useSession(ctx context.Context, id string) (*virtual.Session, 
 	}
 	used, err := l.entry.Use(ctx)
 	switch {
-	case errors.Is(err, sessions.ErrEnded):
+	case errors.Is(err, fleet.ErrEnded):
 		return nil, nil, errLeaseEnded(id)
-	case errors.Is(err, sessions.ErrUsers):
+	case errors.Is(err, book.ErrUsers):
 		return nil, nil, control.Errorf(control.TryAgain, "lease %s already has %d open requests and WebSockets", id,
 			maxRequests)
 	case err != nil:
@@ -142,21 +137,24 @@ func (v *Service) useSession(ctx context.Context, id string) (*virtual.Session, 
 	return s.Session, func() { done(); l.entry.Leave() }, nil
 }
 
-// Open opens the session of a lease on a browser, for which it waits.
-func (l *lease) Open(ctx context.Context, from *virtual.Saved) (sessions.Session, error) {
-	v := l.slot.service
+// openSession opens the session of a lease on a browser, for which it waits.
+func (g *group) openSession(ctx context.Context, e *fleet.Entry, from *virtual.Saved) (fleet.Session, error) {
+	v := g.service
+	v.mu.Lock()
+	l := v.leases[e.Name]
+	v.mu.Unlock()
+	if l == nil {
+		return nil, errLeaseEnded(e.Name)
+	}
 	for {
 		seat, err := v.waitForSeat(ctx, l, from != nil)
 		if err != nil {
 			return nil, err
 		}
-		v.mu.Lock()
-		files := l.files
-		v.mu.Unlock()
-		s, err := seat.Open(ctx, from, files, l.login.stateName())
+		s, err := seat.Open(ctx, from, e.Files(), l.login.stateName())
 		switch {
 		case err == nil:
-			return s, l.begin(s.Session, from != nil)
+			return s, l.begin(e, s.Session, from != nil)
 		case !errors.Is(err, share.ErrGone):
 			return nil, err
 		} // else waitForSeat returns the reason, or a seat on another browser
@@ -165,17 +163,16 @@ func (l *lease) Open(ctx context.Context, from *virtual.Saved) (sessions.Session
 
 // begin makes a session the lease's: so are its downloads, and it starts with the
 // lease's state.
-func (l *lease) begin(s *virtual.Session, restored bool) error {
+func (l *lease) begin(e *fleet.Entry, s *virtual.Session, restored bool) error {
 	v, files := l.slot.service, s.Downloads()
-	v.mu.Lock()
-	old, ended := l.files, v.leases[l.id] != l
 	if !restored {
-		l.files = files
+		if old := e.SetFiles(files); old != nil {
+			old.Close() // what cannot be deleted goes with the program
+		}
 	}
+	v.mu.Lock()
+	ended := v.leases[l.id] != l
 	v.mu.Unlock()
-	if !restored && old != nil {
-		old.Close() // what cannot be deleted goes with the program
-	}
 	if ended {
 		return errLeaseEnded(l.id) // its downloads may be another one's by now
 	}
@@ -190,22 +187,12 @@ func (l *lease) begin(s *virtual.Session, restored bool) error {
 	return l.login.apply(s)
 }
 
-// Tell records what has become of the lease's session. It takes no lock but that of the
+// tell records what has become of the lease's session. It takes no lock but that of the
 // events.
-func (l *lease) Tell(event, why string) {
-	switch event {
+func (l *lease) tell(e fleet.Event) {
+	switch e.Event {
 	case "hibernated", "restored", "taken", "given_back":
-		l.slot.service.leaseEventLocked(event, l, why)
-	}
-}
-
-// Close deletes what the lease has downloaded.
-func (l *lease) Close() {
-	l.slot.service.mu.Lock()
-	files := l.files
-	l.slot.service.mu.Unlock()
-	if files != nil {
-		files.Close() // what cannot be deleted goes with the program
+		l.slot.service.leaseEventLocked(e.Event, l, e.Why)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/fleet/book"
 	"btools/lib/forward/limits"
 	"btools/lib/front"
 	"btools/lib/history"
@@ -25,7 +26,6 @@ import (
 	"btools/lib/liveness"
 	"btools/lib/logins"
 	"btools/lib/pool/config"
-	"btools/lib/pool/queue"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
@@ -82,7 +82,7 @@ type Service struct {
 type pool struct {
 	service *Service
 	cfg     config.Pool
-	queue   *queue.Queue
+	queue   *book.Queue
 	slots   []*slot
 	drained bool // grants no more leases
 }
@@ -134,7 +134,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 	kept := map[*slot]bool{}
 	pools := make([]*pool, len(cfg.Pools))
 	for k, pc := range cfg.Pools {
-		p := &pool{service: v, cfg: pc, queue: &queue.Queue{}}
+		p := &pool{service: v, cfg: pc, queue: &book.Queue{}}
 		old := v.poolNamed(pc.Name)
 		if old != nil {
 			p.queue, p.drained = old.queue, old.drained // waiting requests keep their order

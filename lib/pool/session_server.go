@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"btools/lib/control"
+	"btools/lib/fleet"
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/lazy"
 	"btools/lib/virtual"
-	"btools/lib/virtual/sessions"
 )
 
 // maxConnections limits the connections of the port of a pool's sessions; each lease has
@@ -42,7 +42,7 @@ var leaseID = lazy.Regexp(`^lease_[0-9]+_[a-z0-9]{16}$`)
 
 // answerLease answers a request to the session of a lease.
 func (v *Service) answerLease(w *front.Response, r *http.Request) error {
-	below, ok := strings.CutPrefix(r.URL.Path, sessions.Prefix)
+	below, ok := strings.CutPrefix(r.URL.Path, fleet.Prefix)
 	id, rest, _ := strings.Cut(below, "/")
 	if !ok || !leaseID().MatchString(id) {
 		e := control.Errorf(guard.NotFound, "there is no browser at %q: each lease has its own path",
@@ -72,11 +72,11 @@ func (v *Service) answerLease(w *front.Response, r *http.Request) error {
 	if no != nil {
 		return no
 	}
-	use := func() (*virtual.Session, sessions.Trace, func(), error) {
+	use := func() (*virtual.Session, fleet.Trace, func(), error) {
 		s, done, err := v.useSession(r.Context(), id)
 		return s, nil, done, err
 	}
-	return unavailable(sessions.Serve(w, r, d, sessions.Prefix+id, use))
+	return unavailable(fleet.Serve(w, r, d, fleet.Prefix+id, use))
 }
 
 // unavailable returns an error with the HTTP status of a browser that is not there.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"btools/lib/downloads"
+	"btools/lib/fleet"
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
@@ -148,8 +148,7 @@ func (v *Service) yield(ctx context.Context, l *lease) {
 
 // kept is a session that is saved for the next lease of its holder.
 type kept struct {
-	saved        *virtual.Saved
-	files        *downloads.Files // nil: it has none
+	*fleet.Kept
 	pool, holder string
 	state        string // with which it started; "": none
 	instance     int
@@ -158,10 +157,9 @@ type kept struct {
 
 // keepForNextLocked keeps what is saved of a lease for the next one of its holder, for at
 // most the time to live of leases. Its downloads go with it.
-func (v *Service) keepForNextLocked(l *lease, saved *virtual.Saved) {
-	k := &kept{saved: saved, files: l.files, pool: l.slot.poolName, holder: l.keepFor, state: l.login.stateName(),
+func (v *Service) keepForNextLocked(l *lease, of *fleet.Kept) {
+	k := &kept{Kept: of, pool: l.slot.poolName, holder: l.keepFor, state: l.login.stateName(),
 		instance: l.slot.number}
-	l.files = nil
 	k.expiry = time.AfterFunc(l.slot.pool.cfg.LeaseTTL, func() {
 		v.mu.Lock()
 		at := slices.Index(v.kept, k)
@@ -169,11 +167,8 @@ func (v *Service) keepForNextLocked(l *lease, saved *virtual.Saved) {
 			v.kept = slices.Delete(v.kept, at, at+1)
 		}
 		v.mu.Unlock()
-		if at >= 0 { // what cannot be deleted goes with the program
-			saved.Remove()
-			if k.files != nil {
-				k.files.Close()
-			}
+		if at >= 0 {
+			k.Remove()
 		}
 	})
 	v.kept = append(v.kept, k)
@@ -182,7 +177,7 @@ func (v *Service) keepForNextLocked(l *lease, saved *virtual.Saved) {
 // takeKeptLocked returns the session that is kept for a lease, if it started with the
 // lease's state: that of the same instance, or, unless this one was asked for, of
 // another one; nil if there is none. Holders without a name never get a session back.
-func (v *Service) takeKeptLocked(l *lease, asked bool) *kept {
+func (v *Service) takeKeptLocked(l *lease, asked bool) *fleet.Kept {
 	at := -1
 	for i, k := range v.kept {
 		same := k.instance == l.slot.number
@@ -197,5 +192,5 @@ func (v *Service) takeKeptLocked(l *lease, asked bool) *kept {
 	k := v.kept[at]
 	k.expiry.Stop()
 	v.kept = slices.Delete(v.kept, at, at+1)
-	return k
+	return k.Kept
 }

@@ -19,7 +19,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/state"
-	"btools/lib/virtual/sessions"
+	"btools/lib/fleet"
 	"btools/lib/wait"
 )
 
@@ -59,7 +59,7 @@ type Proxy struct {
 	Front front.Front
 	// Sessions, if not nil, share the browser: each client sees its session as
 	// a browser of its own. Start sets where they get the browser.
-	Sessions *sessions.Registry
+	Sessions *fleet.Fleet
 	// Trace, if not nil, records every message. Sessions have traces of their
 	// own.
 	Trace *Trace

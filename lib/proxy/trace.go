@@ -19,7 +19,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/secrets"
 	"btools/lib/settings"
-	"btools/lib/virtual/sessions"
+	"btools/lib/fleet"
 	"btools/lib/websocket"
 )
 
@@ -147,7 +147,7 @@ type Traces struct {
 
 // Open opens the trace of a session, nil if it has none. A session does without
 // a file in the directory if that cannot be opened.
-func (t *Traces) Open(session string, s settings.Settings) (sessions.Trace, error) {
+func (t *Traces) Open(session string, s settings.Settings) (fleet.Trace, error) {
 	path := s.Trace
 	switch {
 	case path == "" && t.Dir == "":

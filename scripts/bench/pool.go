@@ -13,20 +13,20 @@ import (
 	"time"
 
 	"btools/lib/control"
-	"btools/lib/pool/queue"
+	"btools/lib/fleet/book"
 )
 
 func queueAlone(*bench) {
 	var per []float64
 	for _, slots := range []int{10, 10000} {
-		q := &queue.Queue{}
+		q := &book.Queue{}
 		for n := range slots {
 			q.Put(n)
 		}
 		const n = 2_000_000
 		per = append(per, n/ms(func() {
 			for range n {
-				k, _ := q.Take(queue.Any)
+				k, _ := q.Take(book.Any)
 				q.Put(k)
 			}
 		})/1000)

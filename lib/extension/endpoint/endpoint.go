@@ -20,10 +20,9 @@ import (
 	"btools/lib/extension/upstream"
 	"btools/lib/front"
 	"btools/lib/guard"
-	book "btools/lib/sessions"
 	"btools/lib/settings"
 	"btools/lib/virtual"
-	"btools/lib/virtual/sessions"
+	"btools/lib/fleet"
 )
 
 // Server serves a hub. Set its fields before use; Close it at the end.
@@ -38,7 +37,7 @@ type Server struct {
 	// Group is the name of the groups of tabs that clients open.
 	Group string
 	// Settings are those of the sessions of each browser; OpenDownloads is as in
-	// sessions.Registry.
+	// fleet.Fleet.
 	Settings      settings.Settings
 	OpenDownloads func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
 	Log           *slog.Logger
@@ -57,7 +56,7 @@ const allTabs = "all"
 type joined struct {
 	link     *hub.Link
 	upstream *upstream.Browser
-	sessions *sessions.Registry
+	sessions *fleet.Fleet
 
 	opening sync.Mutex // held while the browser is opened
 	browser *virtual.Browser
@@ -87,9 +86,9 @@ func (s *Server) add(l *hub.Link) {
 	}
 	j := &joined{link: l, upstream: upstream.New(l, s.Group, s.Log)}
 	j.upstream.AllTabs = s.AllTabs
-	j.sessions = &sessions.Registry{Chrome: j.chrome, Defaults: sessions.Wanted{Settings: s.Settings},
-		OpenDownloads: s.OpenDownloads, Base: sessions.Prefix + l.Instance.ID,
-		Book: book.Book{Log: s.Log, Noun: "session", Policy: sessions.Policy(s.Settings)}}
+	j.sessions = &fleet.Fleet{Chrome: j.chrome, Defaults: fleet.Wanted{Settings: s.Settings},
+		OpenDownloads: s.OpenDownloads, Base: fleet.Prefix + l.Instance.ID,
+		Log: s.Log, Noun: "session", Policy: fleet.Policy(s.Settings)}
 	if s.AllTabs {
 		j.sessions.Default, j.sessions.Root = allTabs, allTabs
 	}
@@ -155,7 +154,7 @@ func (s *Server) find(name string) *joined {
 
 // Sessions returns the sessions of a browser, by its ID or port; nil: it is not
 // connected.
-func (s *Server) Sessions(name string) *sessions.Registry {
+func (s *Server) Sessions(name string) *fleet.Fleet {
 	if j := s.find(name); j != nil {
 		return j.sessions
 	}
@@ -172,7 +171,7 @@ func (s *Server) health(w *front.Response, _ *http.Request) error {
 // answer answers a request to a browser, the first one if the path names none.
 func (s *Server) answer(w *front.Response, r *http.Request) error {
 	name, rest := "", r.URL.Path
-	if below, ok := strings.CutPrefix(r.URL.Path, sessions.Prefix); ok {
+	if below, ok := strings.CutPrefix(r.URL.Path, fleet.Prefix); ok {
 		name, rest, _ = strings.Cut(below, "/")
 		rest = "/" + rest
 	}
@@ -183,7 +182,7 @@ func (s *Server) answer(w *front.Response, r *http.Request) error {
 	if s.Hub.IsClaim(name) {
 		s.own(name, rest)
 	}
-	r.URL.Path, r.URL.RawPath = sessions.Prefix+j.link.Instance.ID+rest, ""
+	r.URL.Path, r.URL.RawPath = fleet.Prefix+j.link.Instance.ID+rest, ""
 	return j.sessions.Answer(w, r)
 }
 

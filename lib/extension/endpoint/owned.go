@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"btools/lib/virtual/sessions"
+	"btools/lib/fleet"
 )
 
 // owned are the sessions that were used below the name of a claim, by that name.
@@ -13,7 +13,7 @@ type owned map[string]map[string]bool
 
 // own notes the session of a request below the name of a claim.
 func (s *Server) own(claim, path string) {
-	below, ok := strings.CutPrefix(path, sessions.Prefix)
+	below, ok := strings.CutPrefix(path, fleet.Prefix)
 	if !ok {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
-	"btools/lib/virtual/sessions"
+	"btools/lib/fleet"
 )
 
 // downloads answers with the downloads of a lease.
@@ -19,7 +19,7 @@ func (h *handler) downloads(ctx context.Context, p api.DownloadsRequest) (any, e
 		case err != nil:
 			return nil, err
 		case p.Wait:
-			return sessions.AwaitDownloads(ctx, files, p.TimeoutMS)
+			return fleet.AwaitDownloads(ctx, files, p.TimeoutMS)
 		}
 		return files.List(), nil
 	}), nil

@@ -13,6 +13,7 @@ import (
 
 	"btools/lib/cdp/single"
 	"btools/lib/downloads"
+	"btools/lib/fleet/book"
 	"btools/lib/sibling"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -49,7 +50,7 @@ type Chrome struct {
 	closing   sync.Once
 
 	mu        sync.Mutex // nothing blocks while it is held
-	stock     stock[*virtual.Session]
+	stock     book.Stock[*virtual.Session]
 	made      wait.Broadcast // a session was made, or could not be
 	spares    int            // how many there are to be
 	ahead     int            // how many more, for seats on which none has been opened
@@ -94,7 +95,7 @@ func Open(ctx context.Context, b *sibling.Browser, o virtual.Options, openFiles 
 		idle: idle, log: log,
 		faults: make(chan error, 1), idled: make(chan struct{}), drained: make(chan struct{}),
 	}
-	c.stock.isDead = isOver
+	c.stock.IsDead = isOver
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(c.watch)
 	c.mu.Lock()
@@ -189,7 +190,7 @@ func (c *Chrome) setSparesLocked(n int) {
 	if c.spares = n; c.draining {
 		c.spares = 0
 	}
-	for _, s := range c.stock.setTarget(c.spares + c.ahead) {
+	for _, s := range c.stock.SetTarget(c.spares + c.ahead) {
 		c.endUnusedLocked(s)
 	}
 	c.fillLocked()
@@ -199,7 +200,7 @@ func (c *Chrome) setSparesLocked(n int) {
 func (c *Chrome) RetrySpares() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stock.retry()
+	c.stock.Retry()
 	c.fillLocked()
 }
 
@@ -228,7 +229,7 @@ func (c *Chrome) checkDrainedLocked() {
 func (c *Chrome) Sessions() (seats, spares int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.seats, len(c.stock.spares)
+	return c.seats, c.stock.Len()
 }
 
 // fillLocked starts to make the sessions that requests and spares need.
@@ -236,7 +237,7 @@ func (c *Chrome) fillLocked() {
 	if c.ctx.Err() != nil {
 		return
 	}
-	for range c.stock.start() {
+	for range c.stock.Start() {
 		c.work.Go(c.makeSession)
 	}
 }
@@ -253,8 +254,8 @@ func (c *Chrome) makeSession() {
 	}
 	c.mu.Lock()
 	if err != nil {
-		c.stock.failed(fmt.Errorf("cannot make a session: %w", err))
-	} else if c.stock.made(s) {
+		c.stock.Failed(fmt.Errorf("cannot make a session: %w", err))
+	} else if c.stock.Made(s) {
 		c.endUnusedLocked(s)
 	}
 	c.made.Wake()

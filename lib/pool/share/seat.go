@@ -76,7 +76,7 @@ func (t *Seat) sitLocked() {
 	if t.ahead {
 		t.ahead = false
 		t.chrome.ahead--
-		t.chrome.stock.target--
+		t.chrome.stock.Lower()
 	}
 }
 
@@ -111,8 +111,8 @@ func (t *Seat) take(ctx context.Context) (*virtual.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t.sitLocked()
-	for c.stock.waiting++; ; {
-		if s, err, ok := c.stock.take(); ok {
+	for c.stock.Wait(); ; {
+		if s, err, ok := c.stock.Take(); ok {
 			c.fillLocked()
 			return s, err
 		}
@@ -129,7 +129,7 @@ func (t *Seat) take(ctx context.Context) (*virtual.Session, error) {
 		}
 		c.mu.Lock()
 		if err != nil {
-			c.stock.leave()
+			c.stock.Leave()
 			c.setSparesLocked(c.spares)
 			return nil, err
 		}

@@ -12,9 +12,9 @@ import (
 	"btools/lib/client"
 	"btools/lib/control/api"
 	"btools/lib/flags"
+	"btools/lib/fleet"
 	statecommand "btools/lib/logins/command"
 	"btools/lib/record"
-	"btools/lib/virtual/sessions"
 )
 
 // What the records of commands have, for --field.
@@ -22,7 +22,7 @@ var (
 	StatusFields   = cli.Fields(map[string]any{"status": api.ProxyStatus{}})
 	SessionFields  = cli.Fields(map[string]any{"session": api.Session{}})
 	DownloadFields = cli.Fields(map[string]any{"download": Download{}})
-	EventFields    = cli.Fields(map[string]any{"event": sessions.Event{}})
+	EventFields    = cli.Fields(map[string]any{"event": fleet.Event{}})
 )
 
 // Ports offers the ports of proxies, and HubPorts those of hubs.

@@ -15,13 +15,13 @@ import (
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
+	"btools/lib/fleet"
 	historycommand "btools/lib/history/command"
 	"btools/lib/launch/options"
 	"btools/lib/proxy"
 	"btools/lib/settings"
 	"btools/lib/sibling"
 	"btools/lib/state"
-	"btools/lib/virtual/sessions"
 )
 
 // keepDownloads has the sessions keep their downloads in directories of their
@@ -101,7 +101,7 @@ func (s *service) downloads(ctx context.Context, r api.DownloadsRequest) (any, e
 		}
 		return files.List(), nil
 	}
-	return control.Later(func() (any, error) { return sessions.AwaitDownloads(ctx, files, r.TimeoutMS) }), nil
+	return control.Later(func() (any, error) { return fleet.AwaitDownloads(ctx, files, r.TimeoutMS) }), nil
 }
 
 // Download is the member "download" of a record.
@@ -138,7 +138,7 @@ func Watch(c *cli.Context) error {
 		{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
 		{Head: "SESSION", Field: "event.session"}, {Head: "NAME", Field: "event.download.name"},
 		{Head: "BYTES", Field: "event.download.bytes"}, {Head: "WHY", Field: "event.why", Below: true},
-	}, map[string]any{"event": sessions.Event{}}
+	}, map[string]any{"event": fleet.Event{}}
 	if p.Extension {
 		cols, schema = []cli.Column{
 			{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
@@ -158,13 +158,13 @@ func Watch(c *cli.Context) error {
 	if p.Extension {
 		return historycommand.Print(ctx, cl, out, "proxy", -1, func(e hub.Event) int64 { return e.Number })
 	}
-	return historycommand.Print(ctx, cl, out, "proxy", -1, func(e sessions.Event) int64 { return e.Number })
+	return historycommand.Print(ctx, cl, out, "proxy", -1, func(e fleet.Event) int64 { return e.Number })
 }
 
 // events answers with the events after a number.
 func (s *service) events(ctx context.Context, p api.WatchRequest) (any, error) {
 	return control.Later(func() (any, error) {
 		events, err := s.proxy.Sessions.Events(ctx, p.After)
-		return api.EventList[sessions.Event]{Events: events}, err
+		return api.EventList[fleet.Event]{Events: events}, err
 	}), nil
 }

@@ -6,8 +6,8 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/fleet"
 	"btools/lib/record"
-	"btools/lib/virtual/sessions"
 )
 
 // endSession answers release: it ends the sessions with a name.
@@ -46,7 +46,7 @@ func (h *extensionHub) attach(ctx context.Context, r api.AttachRequest) (any, er
 }
 
 // findSessions returns the records of sessions, and for each the registry that has it.
-func (h *extensionHub) findSessions(p api.Of) (found []*record.Record, of []*sessions.Registry, err error) {
+func (h *extensionHub) findSessions(p api.Of) (found []*record.Record, of []*fleet.Fleet, err error) {
 	ids := h.idsOf(p.Instance)
 	if p.Instance != "" && len(ids) == 0 {
 		return nil, nil, h.unknown(p.Instance)

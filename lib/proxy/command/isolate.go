@@ -15,13 +15,12 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	"btools/lib/fleet"
 	statecommand "btools/lib/logins/command"
 	"btools/lib/proxy"
 	"btools/lib/record"
-	book "btools/lib/sessions"
 	"btools/lib/settings"
 	"btools/lib/virtual"
-	"btools/lib/virtual/sessions"
 )
 
 // cmdSession is the session behind CMD's WebSocket address.
@@ -29,7 +28,7 @@ const cmdSession = "default"
 
 // sessionsOf returns the registry that the flags describe, nil without
 // --isolate.
-func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
+func sessionsOf(c *cli.Context) (*fleet.Fleet, error) {
 	if !c.Bool("isolate") {
 		for _, f := range settings.Flags(settings.Share) {
 			if c.IsSet(f) {
@@ -68,7 +67,7 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 			"proxy that the browser is launched with", fromVariable(c, "proxy"))
 	}
 	for flag, name := range map[string]string{"default-session": s.DefaultSession, "root-session": s.RootSession} {
-		if err := sessions.CheckName(name); c.IsSet(flag) && err != nil {
+		if err := fleet.CheckName(name); c.IsSet(flag) && err != nil {
 			return nil, c.UsageError("--%s: %v", flag, err)
 		}
 	}
@@ -81,9 +80,9 @@ func sessionsOf(c *cli.Context) (*sessions.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &sessions.Registry{
-		Book:     book.Book{Policy: sessions.Policy(s), Log: c.Log, Noun: "session"},
-		Defaults: sessions.Wanted{Settings: s}, Default: s.DefaultSession, Root: s.RootSession,
+	g := &fleet.Fleet{
+		Policy: fleet.Policy(s), Log: c.Log, Noun: "session",
+		Defaults: fleet.Wanted{Settings: s}, Default: s.DefaultSession, Root: s.RootSession,
 		OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Secrets: hidden, Log: c.Log}).Open,
 	}
 	if s.State != "" {

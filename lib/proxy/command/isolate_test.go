@@ -9,13 +9,13 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/fleet"
+	"btools/lib/fleet/book"
 	"btools/lib/logins"
 	"btools/lib/logins/remote"
 	"btools/lib/proxy"
-	book "btools/lib/sessions"
 	"btools/lib/settings"
 	"btools/lib/virtual"
-	"btools/lib/virtual/sessions"
 )
 
 // A session starts with the state that its creator has of the name that they give, also
@@ -28,8 +28,8 @@ func TestStateOfANewSession(t *testing.T) {
 		}
 	}
 	launched := control.Errorf(control.Failed, "the browser is launched")
-	g := &sessions.Registry{Book: book.Book{Policy: book.Policy{Max: 10}},
-		Defaults: sessions.Wanted{Settings: settings.Settings{State: "theirs"}, States: own},
+	g := &fleet.Fleet{Policy: book.Policy{Max: 10},
+		Defaults: fleet.Wanted{Settings: settings.Settings{State: "theirs"}, States: own},
 		Chrome:   func(context.Context) (*virtual.Browser, func(), error) { return nil, nil, launched }}
 	s := &service{proxy: &proxy.Proxy{Sessions: g}, states: remote.NewServer(own, nil)}
 	for _, x := range []struct {

@@ -16,10 +16,10 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
+	"btools/lib/fleet"
 	"btools/lib/lifetime"
 	"btools/lib/record"
 	runcommand "btools/lib/run/command"
-	"btools/lib/virtual/sessions"
 )
 
 // claim answers hold: it waits for a browser that nobody else has claimed, and describes it. The claim
@@ -35,7 +35,7 @@ func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (any, error
 		}), nil
 	}
 	if p.As != "" {
-		if err := sessions.CheckName(p.As); err != nil {
+		if err := fleet.CheckName(p.As); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +103,7 @@ func (h *extensionHub) hold(ctx context.Context, l *hub.Link, r *record.Record) 
 		return errors.New("the browser has left")
 	}
 	name := "held-" + strings.ToLower(rand.Text()[:12])
-	release, err := g.Hold(name)
+	release, err := g.Reserve(name)
 	if err != nil {
 		return err
 	}

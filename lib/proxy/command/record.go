@@ -16,12 +16,12 @@ import (
 	"btools/lib/evidence"
 	"btools/lib/evidence/recorder"
 	"btools/lib/flags"
+	"btools/lib/fleet/book"
 	"btools/lib/har"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 	runcommand "btools/lib/run/command"
 	"btools/lib/secrets"
-	book "btools/lib/sessions"
 	"btools/lib/sibling"
 )
 

@@ -1,46 +1,29 @@
-// Package sessions is a book of virtual browsers: who uses which, until when, and what
-// becomes of one that nobody uses or whose Chrome has ended. It knows no addresses, and
-// not where a Chrome comes from. What is decided is pure (table.go); a Book does it.
-//
-// An Entry stays as its sessions come and go. It has one opening at most. Each opening
-// has a goroutine of its own, which waits for the end of the one before. When an opening
-// is replaced or dropped, its goroutine ends the session that it opened. That resolves
-// every race.
-package sessions
+package fleet
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/downloads"
 	"btools/lib/exit"
+	"btools/lib/fleet/book"
 	"btools/lib/record"
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
 
-// Book keeps sessions. Set its fields before use, and Close it.
-type Book struct {
-	Policy
-	// MakeDir returns the directory for what is saved, which nobody else may read; nil:
-	// nothing is. Log takes what goes wrong, with this Noun for a session.
-	MakeDir func(context.Context) (string, error)
-	Log     *slog.Logger
-	Noun    string
+// An Entry stays as its sessions come and go. It has one opening at most. Each opening
+// has a goroutine of its own, which waits for the end of the one before. When an opening
+// is replaced or dropped, its goroutine ends the session that it opened. That resolves
+// every race.
 
-	mu       sync.Mutex
-	table    table
-	reserved map[Key]bool
-	timer    wait.Timer
-	closed   bool
-	running  sync.WaitGroup
-}
+// Key identifies a session.
+type Key = book.Key
 
 // Session is a *virtual.Session, or one that does more at its end.
 type Session interface {
@@ -55,27 +38,19 @@ type Session interface {
 	End(context.Context) error
 }
 
-// Owner is what an entry is for.
-type Owner interface {
-	// Open opens its session on a Chrome, with what was saved unless that is nil. If the
-	// context ends, nobody needs it any more. The book ends the session, also if there is
-	// an error, unless it is nil.
-	Open(ctx context.Context, from *virtual.Saved) (Session, error)
-	// Tell tells that a session was created, hibernated, restored or ended, and why, or
-	// taken or given_back by whom. It must not wait, nor call the book.
-	Tell(event, why string)
-	// Close is called when nothing of the entry is left.
-	Close()
-}
-
-// life is what is running of an entry. The book's lock guards it.
-type life struct {
-	book    *Book
-	owner   Owner
+// Entry is a session of a fleet, from the decision to create it until it has to end. The fleet's lock guards it.
+type Entry struct {
+	book.Session[*Entry]
+	fleet   *Fleet
+	wanted  Wanted
 	opening *opening        // nil: it is asleep
 	over    <-chan struct{} // closed when its openings so far have ended; nil: there were none
 	gone    chan struct{}   // closed when nothing of it is left
 	rested  wait.Broadcast  // it was hibernated or could not be
+
+	trace    Trace            // nil: none
+	files    *downloads.Files // of its session, also while that is hibernated; nil: none
+	isPlaced bool             // its trace and its downloads have been opened
 
 	saved    *virtual.Saved // what is kept while it runs, or with what it is hibernated; nil: nothing
 	restored *record.Time   // when it came back last; nil: it was never hibernated
@@ -105,116 +80,131 @@ const endTimeout = 5 * time.Second
 var (
 	ErrClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the program is stopping")}
 	ErrEnded  = &exit.Error{Code: exit.TryAgain, Err: errors.New("the session was ended while it was being created")}
-	ErrExists = errors.New("there is already such a session")
 
+	errExists    = errors.New("there is already such a session")
 	errCalledOff = errors.New("another opening takes its place, or none")
 )
 
-// Use waits for the session with a key; leave it later. If there is none, it is created
-// as create says. With isNew, there must be none.
-func (b *Book) Use(ctx context.Context, k Key, isNew bool, create func() (Owner, Traits)) (*Entry, Session, error) {
-	b.mu.Lock()
-	e, err := b.enterLocked(k, isNew, create)
+// use waits for the session with a key; its caller leaves it later. If there is none, it is created
+// as wanted says, or with nil as the defaults do; one that is wanted must be new.
+func (f *Fleet) use(ctx context.Context, k Key, wanted *Wanted) (*Entry, Session, error) {
+	f.mu.Lock()
+	e, err := f.enterLocked(k, wanted)
 	if err != nil {
-		b.mu.Unlock()
-		return nil, nil, err
+		f.mu.Unlock()
+		return nil, nil, f.explain(err, k)
 	}
-	s, err := b.awaitUnlock(ctx, e)
-	return e, s, err
+	s, err := f.awaitUnlock(ctx, e)
+	return e, s, f.explain(err, k)
 }
 
-func (b *Book) enterLocked(k Key, isNew bool, create func() (Owner, Traits)) (*Entry, error) {
-	if b.closed {
+func (f *Fleet) enterLocked(k Key, wanted *Wanted) (*Entry, error) {
+	if f.closed {
 		return nil, ErrClosed
 	}
-	e := b.table.entries[k]
+	e := f.entryLocked(k)
 	if e != nil {
-		b.checkLocked(e) // before its own goroutine does: clients may return at once
-		e = b.table.entries[k]
+		f.checkLocked(e) // before its own goroutine does: clients may return at once
+		e = f.entryLocked(k)
 	}
 	switch {
-	case e != nil && isNew:
-		return nil, ErrExists
+	case e != nil && wanted != nil:
+		return nil, errExists
 	case e == nil:
-		owner, traits := create()
-		traits.Held = traits.Held || b.reserved[k]
-		e = b.newEntry(k, owner, traits)
-		if err := b.addLocked(e); err != nil {
+		if wanted == nil {
+			wanted = &f.Defaults
+		}
+		e = f.newEntry(k, *wanted, book.Traits{Keeps: f.keeps(k), Profile: f.isDefault(k), Held: f.reserved[k]})
+		if err := f.addLocked(e); err != nil {
 			return nil, err
 		}
 	}
-	return e, b.table.enter(e)
+	return e, f.table.Enter(&e.Session)
 }
 
-func (b *Book) newEntry(k Key, o Owner, t Traits) *Entry {
-	t.Keeps = t.Keeps && b.MakeDir != nil
-	return &Entry{Key: k, Traits: t, life: &life{book: b, owner: o, gone: make(chan struct{})}}
+func (f *Fleet) newEntry(k Key, w Wanted, t book.Traits) *Entry {
+	e := &Entry{fleet: f, wanted: w, gone: make(chan struct{})}
+	e.Session = *book.NewSession(k, t, e)
+	return e
 }
 
-func (b *Book) addLocked(e *Entry) error {
-	if b.table.entries == nil {
-		b.table = table{b.Policy, map[Key]*Entry{}}
+// entryLocked returns the entry with a key; nil: there is none.
+func (f *Fleet) entryLocked(k Key) *Entry {
+	if s := f.table.Get(k); s != nil {
+		return s.Of
 	}
-	return b.table.add(e)
+	return nil
 }
 
-// Reserve reserves a key for a holder: once a client has created the session, it
-// lasts until release ends it, however long nobody uses it.
-func (b *Book) Reserve(k Key) (release func(), err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.table.entries[k] != nil || b.reserved[k] {
-		return nil, ErrExists
+func (f *Fleet) addLocked(e *Entry) error {
+	f.table.Policy = f.Policy
+	return f.table.Add(&e.Session)
+}
+
+// Reserve reserves a named session for a holder: once a client has created it, it lasts until
+// release ends it, however long nobody uses it. It is an error if there is one with this name.
+func (f *Fleet) Reserve(name string) (release func(), err error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
 	}
-	if b.reserved == nil {
-		b.reserved = map[Key]bool{}
+	k := Key{Name: name}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.entryLocked(k) != nil || f.reserved[k] {
+		return nil, f.explain(errExists, k)
 	}
-	b.reserved[k] = true
+	if f.reserved == nil {
+		f.reserved = map[Key]bool{}
+	}
+	f.reserved[k] = true
 	return func() {
-		b.mu.Lock()
-		delete(b.reserved, k)
-		e := b.table.entries[k]
-		b.mu.Unlock()
+		f.mu.Lock()
+		delete(f.reserved, k)
+		e := f.entryLocked(k)
+		f.mu.Unlock()
 		if e != nil {
-			b.End(context.Background(), []*Entry{e})
+			f.end(context.Background(), []*Entry{e})
 		}
 	}, nil
 }
 
-// Hold adds a lasting session, which is opened when it is used: from what was saved,
+// Hold adds a lasting session, which is opened when it is used: from what was kept,
 // unless it is nil, and not before a channel is closed, unless that is nil.
-func (b *Book) Hold(k Key, o Owner, from *virtual.Saved, after <-chan struct{}) *Entry {
-	e := b.newEntry(k, o, Traits{Keeps: true, Held: true, Lasting: true})
-	e.state, e.saved, e.over = Asleep, from, after
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.addLocked(e) // one that is asleep is no session too many
+func (f *Fleet) Hold(name string, w Wanted, from *Kept, after <-chan struct{}) *Entry {
+	e := f.newEntry(Key{Name: name}, w, book.Traits{Keeps: f.MakeDir != nil, Held: true, Lasting: true})
+	e.over = after
+	if from != nil {
+		e.saved, e.files = from.saved, from.files
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.addLocked(e) // one that is asleep is no session too many
 	}
 	return e
 }
 
 // Use waits for the session of an entry that is held; leave it later.
 func (e *Entry) Use(ctx context.Context) (Session, error) {
-	e.book.mu.Lock()
-	if err := e.book.table.enter(e); err != nil {
-		e.book.mu.Unlock()
+	e.fleet.mu.Lock()
+	if err := e.fleet.table.Enter(&e.Session); err != nil {
+		e.fleet.mu.Unlock()
 		return nil, err
 	}
-	return e.book.awaitUnlock(ctx, e)
+	return e.fleet.awaitUnlock(ctx, e)
 }
 
 // awaitUnlock waits, without the lock, for the session of an entry that its caller has
 // entered. If it returns an error, the caller has left.
-func (b *Book) awaitUnlock(ctx context.Context, e *Entry) (s Session, err error) {
+func (f *Fleet) awaitUnlock(ctx context.Context, e *Entry) (s Session, err error) {
 	defer func() {
 		if err != nil {
 			e.Leave()
 		}
 	}()
 	for {
-		o, err := b.openingLocked(e)
-		b.mu.Unlock()
+		o, err := f.openingLocked(e)
+		f.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}
@@ -235,20 +225,20 @@ func (b *Book) awaitUnlock(ctx context.Context, e *Entry) (s Session, err error)
 		if err != errCalledOff {
 			return o.session, err
 		}
-		b.mu.Lock()
+		f.mu.Lock()
 	}
 }
 
 // openingLocked returns the opening of an entry, which is opened if it has none.
-func (b *Book) openingLocked(e *Entry) (*opening, error) {
-	b.checkLocked(e)
+func (f *Fleet) openingLocked(e *Entry) (*opening, error) {
+	f.checkLocked(e)
 	switch {
-	case !b.table.has(e):
+	case !f.table.Has(&e.Session):
 		return nil, ErrEnded
 	case e.opening != nil:
 		return e.opening, nil
-	case e.state == Asleep:
-		if err := b.table.wake(e); err != nil {
+	case e.State() == book.Asleep:
+		if err := f.table.Wake(&e.Session); err != nil {
 			return nil, err
 		}
 	}
@@ -256,32 +246,32 @@ func (b *Book) openingLocked(e *Entry) (*opening, error) {
 	o.ctx, o.end = context.WithCancel(context.Background())
 	before, over, from := e.over, make(chan struct{}), e.saved
 	e.opening, e.over = o, over
-	b.running.Go(func() {
+	f.running.Go(func() {
 		defer close(over)
 		defer o.end()
-		b.run(e, o, before, from)
+		f.run(e, o, before, from)
 	})
 	return o, nil
 }
 
 // Leave notes that a user has left.
 func (e *Entry) Leave() {
-	b := e.book
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch calledOff := b.table.leave(e, time.Now()); {
-	case calledOff && e.state == Creating:
-		b.dropLocked(e)
+	f := e.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch calledOff := f.table.Leave(&e.Session, time.Now()); {
+	case calledOff && e.State() == book.Creating:
+		f.dropLocked(e)
 	case calledOff:
-		b.callOffLocked(e)
-		e.state = Asleep
+		f.callOffLocked(e)
+		f.table.Sleep(&e.Session, time.Time{})
 	default:
-		b.sweepLocked()
+		f.sweepLocked()
 	}
 }
 
 // callOffLocked makes the goroutine of an entry's opening end.
-func (b *Book) callOffLocked(e *Entry) {
+func (f *Fleet) callOffLocked(e *Entry) {
 	if o := e.opening; o != nil {
 		e.opening = nil
 		o.end()
@@ -290,41 +280,41 @@ func (b *Book) callOffLocked(e *Entry) {
 
 // sweepLocked ends the sessions whose time is over, has those hibernated that
 // nobody uses, and schedules the next sweep.
-func (b *Book) sweepLocked() {
+func (f *Fleet) sweepLocked() {
 	now := time.Now()
-	over, drowsy, again := b.table.due(now)
-	for _, e := range over {
-		b.finishLocked(e)
+	over, drowsy, again := f.table.Due(now)
+	for _, s := range over {
+		f.finishLocked(s.Of)
 	}
-	for _, e := range drowsy {
-		e.opening.hibernate <- struct{}{}
+	for _, s := range drowsy {
+		s.Of.opening.hibernate <- struct{}{}
 	}
-	if !again.IsZero() && !b.closed {
-		b.timer.Start(again.Sub(now), b.sweep)
+	if !again.IsZero() && !f.closed {
+		f.timer.Start(again.Sub(now), f.sweep)
 	}
 }
 
-func (b *Book) sweep() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sweepLocked()
+func (f *Fleet) sweep() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sweepLocked()
 }
 
 // run opens a session after another one has ended, and ends it when nobody needs it.
-func (b *Book) run(e *Entry, o *opening, before <-chan struct{}, from *virtual.Saved) {
+func (f *Fleet) run(e *Entry, o *opening, before <-chan struct{}, from *virtual.Saved) {
 	var s Session
 	err := errCalledOff
 	if before == nil {
-		s, err = e.owner.Open(o.ctx, from)
+		s, err = f.open(o.ctx, e, from)
 	} else {
 		select {
 		case <-before:
-			s, err = e.owner.Open(o.ctx, from)
+			s, err = f.open(o.ctx, e, from)
 		case <-o.ctx.Done():
 		}
 	}
-	if b.opened(e, o, s, err, from != nil) {
-		b.attend(e, o)
+	if f.opened(e, o, s, err, from != nil) {
+		f.attend(e, o)
 	}
 	if s != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
@@ -337,9 +327,9 @@ func (b *Book) run(e *Entry, o *opening, before <-chan struct{}, from *virtual.S
 }
 
 // opened notes what has come of an opening, and reports whether it is needed.
-func (b *Book) opened(e *Entry, o *opening, s Session, err error, restored bool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (f *Fleet) opened(e *Entry, o *opening, s Session, err error, restored bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	defer close(o.ready)
 	switch {
 	case e.opening != o:
@@ -347,8 +337,8 @@ func (b *Book) opened(e *Entry, o *opening, s Session, err error, restored bool)
 		return false
 	case err != nil:
 		o.err, e.opening = err, nil
-		if b.table.failed(e) {
-			b.finishLocked(e)
+		if f.table.Failed(&e.Session) {
+			f.finishLocked(e)
 		}
 		return false
 	}
@@ -360,33 +350,31 @@ func (b *Book) opened(e *Entry, o *opening, s Session, err error, restored bool)
 			e.lost = e.saved.Lost
 		}
 	}
-	e.owner.Tell(event, "")
-	s.TellControl(func(event, who string) { b.tellControl(e, s, event, who) })
-	b.table.opened(e, s.Used)
-	b.sweepLocked()
+	e.tell(Event{Event: event})
+	s.TellControl(func(event, who string) { f.tellControl(e, s, event, who) })
+	f.table.Opened(&e.Session, s.Used)
+	f.sweepLocked()
 	return true
 }
 
 // tellControl notes that a person has taken over the session of an entry, which then stays as if it had a user, or has
 // given it back.
-func (b *Book) tellControl(e *Entry, s Session, event, who string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (f *Fleet) tellControl(e *Entry, s Session, event, who string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !wait.Closed(s.Done()) {
-		e.owner.Tell(event, who)
+		e.tell(Event{Event: event, Why: who})
 	}
 	if event == "taken" {
-		e.persons++
-		e.visited = true
+		f.table.Take(&e.Session)
 		return
 	}
-	e.persons--
-	e.left = time.Now()
-	b.sweepLocked()
+	f.table.GiveBack(&e.Session, time.Now())
+	f.sweepLocked()
 }
 
 // attend looks after a session until it is not needed any more.
-func (b *Book) attend(e *Entry, o *opening) {
+func (f *Fleet) attend(e *Entry, o *opening) {
 	var due <-chan time.Time
 	var last looks
 	if e.Keeps {
@@ -399,15 +387,15 @@ func (b *Book) attend(e *Entry, o *opening) {
 		case <-o.ctx.Done():
 			return
 		case <-o.session.Done():
-			b.mu.Lock()
-			b.checkLocked(e)
-			b.mu.Unlock()
+			f.mu.Lock()
+			f.checkLocked(e)
+			f.mu.Unlock()
 			<-o.ctx.Done() // at once, unless its holder has to say so
 			return
 		case <-due:
-			last.look(o.session.Used(), func() { b.look(e, o) })
+			last.look(o.session.Used(), func() { f.look(e, o) })
 		case <-o.hibernate:
-			b.hibernate(e, o)
+			f.hibernate(e, o)
 		case do := <-o.todo:
 			do()
 		}
@@ -422,52 +410,50 @@ func hasCrashed(s Session) bool {
 // checkLocked takes note if the session of an entry has ended by itself. If its Chrome
 // has ended, it is hibernated with what is kept of it; the holder of a lasting one calls
 // Lose. Otherwise a client has closed it.
-func (b *Book) checkLocked(e *Entry) {
+func (f *Fleet) checkLocked(e *Entry) {
 	o := e.opening
-	if o == nil || o.session == nil || !wait.Closed(o.session.Done()) || b.closed {
+	if o == nil || o.session == nil || !wait.Closed(o.session.Done()) || f.closed {
 		return
 	}
 	switch crashed := hasCrashed(o.session); {
 	case e.Lasting && !crashed:
 		e.forgetLocked()
-		b.sleepLocked(e, "")
+		f.sleepLocked(e, "")
 	case e.Lasting:
 	case crashed && e.saved != nil:
-		b.sleepLocked(e, o.session.Err().Error())
+		f.sleepLocked(e, o.session.Err().Error())
 	default:
-		b.dropLocked(e)
+		f.dropLocked(e)
 	}
 }
 
 // sleepLocked makes an entry Asleep that has a session; why says how its Chrome has
 // ended, unless it is "".
-func (b *Book) sleepLocked(e *Entry, why string) {
+func (f *Fleet) sleepLocked(e *Entry, why string) {
 	e.past = new(e.infoLocked())
-	used := e.opening.session.Used()
-	e.used = func() time.Time { return used } // nothing of the session itself stays
 	if e.crash = nil; why != "" && e.saved != nil {
 		e.crash = &api.Crash{KeptAt: record.Time{Time: e.saved.At}, EndedAt: record.Now()}
 		if kept := e.opening.kept; kept != nil { // it had not changed until then
 			e.crash.KeptAt = *kept
 		}
 	}
-	e.state = Asleep
-	b.callOffLocked(e)
+	f.table.Sleep(&e.Session, e.opening.session.Used())
+	f.callOffLocked(e)
 	e.rested.Wake()
 	if e.saved != nil {
-		e.owner.Tell("hibernated", why)
+		e.tell(Event{Event: "hibernated", Why: why})
 	}
 }
 
 // Lose notes that the Chrome of a lasting session has ended, or is about to: why says
 // how. It reports whether the next user has its pages back.
 func (e *Entry) Lose(why string) (kept bool) {
-	b := e.book
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.checkLocked(e)
+	f := e.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.checkLocked(e)
 	if e.opening != nil && e.opening.session != nil {
-		b.sleepLocked(e, why)
+		f.sleepLocked(e, why)
 	}
 	return e.saved != nil
 }
@@ -475,50 +461,65 @@ func (e *Entry) Lose(why string) (kept bool) {
 // Replace ends the session of a lasting entry and forgets what is saved. It reports
 // whether it was hibernated.
 func (e *Entry) Replace() (hibernated bool) {
-	b := e.book
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	f := e.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	hibernated = e.isHibernatedLocked()
-	b.callOffLocked(e)
+	f.callOffLocked(e)
 	e.forgetLocked()
-	e.state = Asleep
+	f.table.Sleep(&e.Session, time.Time{})
 	e.rested.Wake()
 	return hibernated
 }
 
-// Release ends a lasting entry. With keeps, it returns what is saved. A client of
-// another entry waits until the channel is closed, if it is not nil.
-func (e *Entry) Release(keeps bool) (saved *virtual.Saved, over <-chan struct{}) {
-	b := e.book
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if keeps {
-		saved, e.saved = e.saved, nil
+// Release ends a lasting entry. With keeps, it returns what is kept of it, unless there is nothing. A client
+// of another entry waits until the channel is closed, if it is not nil.
+func (e *Entry) Release(keeps bool) (kept *Kept, over <-chan struct{}) {
+	f := e.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if keeps && e.saved != nil {
+		kept = &Kept{e.saved, e.files}
+		e.saved, e.files = nil, nil
 	}
-	b.dropLocked(e)
-	return saved, e.over
+	f.dropLocked(e)
+	return kept, e.over
+}
+
+// Kept is what a session needs to go on in another entry.
+type Kept struct {
+	saved *virtual.Saved
+	files *downloads.Files // nil: none
+}
+
+// Remove deletes what was kept and is not needed any more.
+func (k *Kept) Remove() {
+	k.saved.Remove()
+	if k.files != nil {
+		k.files.Close() // what cannot be deleted goes with the program
+	}
 }
 
 // isHibernatedLocked reports whether an entry is hibernated, or is about to come back.
 func (e *Entry) isHibernatedLocked() bool {
-	return e.saved != nil && (e.state == Asleep || e.state == Waking)
+	return e.saved != nil && (e.State() == book.Asleep || e.State() == book.Waking)
 }
 
 // Info describes an entry; false: it has no session, and is not hibernated.
 func (e *Entry) Info() (api.Session, bool) {
-	e.book.mu.Lock()
-	defer e.book.mu.Unlock()
+	e.fleet.mu.Lock()
+	defer e.fleet.mu.Unlock()
 	return e.infoLocked(), e.opening != nil && e.opening.session != nil || e.isHibernatedLocked()
 }
 
 func (e *Entry) infoLocked() api.Session {
-	i := api.Session{Name: e.Name, Anonymous: e.Kind != Named}
+	i := api.Session{Name: e.Name, Anonymous: e.Kind != book.Named}
 	switch o := e.opening; {
 	case o != nil && o.session != nil:
 		i.KeptAt, i.Stats = o.kept, o.session.Stats()
 	case e.past != nil:
 		i = *e.past
-		i.IdleSeconds = time.Since(e.used()).Round(time.Millisecond).Seconds()
+		i.IdleSeconds = time.Since(e.LastUse()).Round(time.Millisecond).Seconds()
 	}
 	i.Hibernation = api.Hibernation{Hibernated: e.isHibernatedLocked(), RestoredAt: e.restored, Unkept: i.Gaps}
 	if e.restored != nil && !i.Hibernated {
@@ -531,9 +532,9 @@ func (e *Entry) infoLocked() api.Session {
 }
 
 // List describes the sessions, the oldest first.
-func (b *Book) List() []api.Session {
+func (f *Fleet) List() []api.Session {
 	all := []api.Session{}
-	for _, e := range b.Where(func(e *Entry) bool { return e.state != Creating }) {
+	for _, e := range f.where(func(e *Entry) bool { return e.State() != book.Creating }) {
 		if i, ok := e.Info(); ok {
 			all = append(all, i)
 		}
@@ -544,28 +545,27 @@ func (b *Book) List() []api.Session {
 	return all
 }
 
-// Named returns the entries with a name, and their owners, including those that are
-// still Creating if they are all.
-func (b *Book) Named(name string, all bool) []*Entry {
-	return b.Where(func(e *Entry) bool { return e.Name == name && (all || e.state != Creating) })
+// named returns the entries with a name, including those that are still Creating if they are all.
+func (f *Fleet) named(name string, all bool) []*Entry {
+	return f.where(func(e *Entry) bool { return e.Name == name && (all || e.State() != book.Creating) })
 }
 
-// Where returns the entries for which is returns true.
-func (b *Book) Where(is func(*Entry) bool) (found []*Entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, e := range b.table.entries {
-		if is(e) {
-			found = append(found, e)
+// where returns the entries for which is returns true.
+func (f *Fleet) where(is func(*Entry) bool) (found []*Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for s := range f.table.All() {
+		if is(s.Of) {
+			found = append(found, s.Of)
 		}
 	}
 	return found
 }
 
-// Session returns the session that is open, without using it; nil: none is.
-func (e *Entry) Session() Session {
-	e.book.mu.Lock()
-	defer e.book.mu.Unlock()
+// Open returns the session that is open, without using it; nil: none is.
+func (e *Entry) Open() Session {
+	e.fleet.mu.Lock()
+	defer e.fleet.mu.Unlock()
 	if e.opening == nil {
 		return nil
 	}
@@ -580,41 +580,38 @@ func (e *Entry) NotOpen() error {
 	return control.Errorf(control.Unavailable, "nothing has used the session yet: its first use opens it")
 }
 
-// Owner returns what the entry is for.
-func (e *Entry) Owner() Owner { return e.owner }
-
 // dropLocked ends an entry.
-func (b *Book) dropLocked(e *Entry) {
-	if b.table.drop(e) {
-		b.finishLocked(e)
+func (f *Fleet) dropLocked(e *Entry) {
+	if f.table.Drop(&e.Session) {
+		f.finishLocked(e)
 	}
 }
 
 // finishLocked ends an entry that is no longer in the table.
-func (b *Book) finishLocked(e *Entry) {
-	b.callOffLocked(e)
-	over, saved, began := e.over, e.saved, e.used != nil
+func (f *Fleet) finishLocked(e *Entry) {
+	f.callOffLocked(e)
+	over, saved, began := e.over, e.saved, !e.LastUse().IsZero()
 	e.saved = nil
-	b.running.Go(func() {
+	f.running.Go(func() {
 		if over != nil {
 			<-over
 		}
 		saved.Remove()
 		if began {
-			e.owner.Tell("ended", "")
+			e.tell(Event{Event: "ended"})
 		}
-		e.owner.Close()
+		e.close()
 		close(e.gone)
 	})
 }
 
-// End ends entries, and returns when nothing of them is left.
-func (b *Book) End(ctx context.Context, all []*Entry) error {
-	b.mu.Lock()
+// end ends entries, and returns when nothing of them is left.
+func (f *Fleet) end(ctx context.Context, all []*Entry) error {
+	f.mu.Lock()
 	for _, e := range all {
-		b.dropLocked(e)
+		f.dropLocked(e)
 	}
-	b.mu.Unlock()
+	f.mu.Unlock()
 	for _, e := range all {
 		select {
 		case <-e.gone:
@@ -626,16 +623,16 @@ func (b *Book) End(ctx context.Context, all []*Entry) error {
 }
 
 // EndAll ends all entries, and returns when nothing of them is left.
-func (b *Book) EndAll(ctx context.Context) error {
-	return b.End(ctx, b.Where(func(*Entry) bool { return true }))
+func (f *Fleet) EndAll(ctx context.Context) error {
+	return f.end(ctx, f.where(func(*Entry) bool { return true }))
 }
 
 // Close ends all entries for good.
-func (b *Book) Close() {
-	b.mu.Lock()
-	b.closed = true
-	b.timer.Stop()
-	b.mu.Unlock()
-	b.EndAll(context.Background())
-	b.running.Wait()
+func (f *Fleet) Close() {
+	f.mu.Lock()
+	f.closed = true
+	f.timer.Stop()
+	f.mu.Unlock()
+	f.EndAll(context.Background())
+	f.running.Wait()
 }

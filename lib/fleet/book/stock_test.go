@@ -1,4 +1,4 @@
-package share
+package book
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 // bench is a stock of numbers. It does what a Chrome would do, and models what
 // each request should get.
 type bench struct {
-	stock   stock[int]
+	stock   Stock[int]
 	next    int
 	ended   map[int]bool // sessions that have ended
 	begun   int          // being made
@@ -20,23 +20,23 @@ type bench struct {
 
 func newBench() *bench {
 	b := &bench{ended: map[int]bool{}}
-	b.stock.isDead = func(s int) bool { return b.ended[s] }
+	b.stock.IsDead = func(s int) bool { return b.ended[s] }
 	return b
 }
 
-func (b *bench) fill() { b.begun += b.stock.start() }
+func (b *bench) fill() { b.begun += b.stock.Start() }
 
 // wait is a request that waits.
 func (b *bench) wait() {
 	b.waiting++
-	b.stock.waiting++
+	b.stock.Wait()
 	b.fill()
 }
 
 // serve serves the requests, as far as there is something for them.
 func (b *bench) serve(t *testing.T) {
 	for b.waiting > 0 {
-		s, err, ok := b.stock.take()
+		s, err, ok := b.stock.Take()
 		if !ok {
 			b.fill()
 			break
@@ -90,7 +90,7 @@ func FuzzStock(f *testing.F) {
 			switch ops[i] {
 			case 'w':
 				if i++; i < len(ops) {
-					for _, s := range b.stock.setTarget(int(ops[i] % 20)) {
+					for _, s := range b.stock.SetTarget(int(ops[i] % 20)) {
 						b.ended[s] = true
 					}
 					b.fill()
@@ -103,24 +103,24 @@ func FuzzStock(f *testing.F) {
 				if b.begun > 0 {
 					b.begun--
 					b.next++
-					b.ended[b.next] = b.stock.made(b.next)
+					b.ended[b.next] = b.stock.Made(b.next)
 					b.fill()
 				}
 			case 'f':
 				if b.begun > 0 {
 					b.begun--
 					b.fails++
-					b.stock.failed(errors.New("no"))
+					b.stock.Failed(errors.New("no"))
 					b.fill()
 				}
 			case 'a':
-				b.stock.retry()
+				b.stock.Retry()
 				b.fill()
 			case 'c': // a request waits no longer
 				if b.waiting > 0 {
 					b.waiting--
-					b.stock.leave()
-					for _, s := range b.stock.setTarget(b.stock.target) {
+					b.stock.Leave()
+					for _, s := range b.stock.SetTarget(b.stock.target) {
 						b.ended[s] = true
 					}
 				}
@@ -136,7 +136,7 @@ func FuzzStock(f *testing.F) {
 
 func TestRequestsAreServedBeforeSparesAreMade(t *testing.T) {
 	b := newBench()
-	b.stock.setTarget(1)
+	b.stock.SetTarget(1)
 	b.wait()
 	b.wait()
 	if b.begun != 3 {
@@ -144,9 +144,9 @@ func TestRequestsAreServedBeforeSparesAreMade(t *testing.T) {
 	}
 	b.begun--
 	b.fails++
-	b.stock.failed(errors.New("no"))
+	b.stock.Failed(errors.New("no"))
 	b.begun--
-	b.stock.made(7)
+	b.stock.Made(7)
 	b.serve(t)
 	if !slices.Equal(b.held, []int{7}) || b.waiting != 0 || b.fails != 0 {
 		t.Errorf("%v were served and %d wait, want one served and one told that there is none", b.held, b.waiting)

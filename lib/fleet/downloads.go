@@ -1,4 +1,4 @@
-package sessions
+package fleet
 
 import (
 	"context"
@@ -10,25 +10,13 @@ import (
 	"btools/lib/guard"
 )
 
-// openDownloads makes the directory of a session.
-func (g *Registry) openDownloads(k Key, wanted *Wanted) error {
-	if g.OpenDownloads == nil {
-		return nil
-	}
-	var err error
-	wanted.files, err = g.OpenDownloads(k.Name, wanted.Settings, func(event string, f downloads.File) {
-		g.addEvent(Event{Event: event, Session: k.Name, Why: f.Why, Download: &f})
-	})
-	return err
-}
-
 // Downloads returns the downloads of a session; the error says why it has none.
-func (g *Registry) Downloads(name string) (*downloads.Files, error) {
-	all := g.Named(name, false)
-	if len(all) == 0 {
-		return nil, errNone(name)
+func (f *Fleet) Downloads(name string) (*downloads.Files, error) {
+	e, err := f.find(name)
+	if err != nil {
+		return nil, err
 	}
-	if files := all[0].Owner().(*place).wanted.files; files != nil {
+	if files := e.Files(); files != nil {
 		return files, nil
 	}
 	return nil, control.Errorf(guard.NotFound, "the downloads of the session %q go where its browser puts them",

@@ -1,12 +1,12 @@
-package share
+package book
 
 import "slices"
 
-// stock tracks the sessions of a Chrome that nobody has yet, and how many to make.
+// Stock tracks the sessions of a Chrome that nobody has yet, and how many to make.
 // It has no lock and makes and ends nothing itself; callers must call its
 // methods one at a time.
-type stock[S any] struct {
-	isDead func(S) bool // reports whether a session has ended
+type Stock[S any] struct {
+	IsDead func(S) bool // reports whether a session has ended
 
 	target  int     // number of spare sessions to keep ready
 	waiting int     // requests for a session
@@ -20,9 +20,9 @@ type stock[S any] struct {
 // most of them one after the other anyway.
 const maxConcurrent = 4
 
-// take serves one of the requests that wait; false: there is nothing for it yet.
-func (k *stock[S]) take() (s S, err error, ok bool) {
-	k.spares = slices.DeleteFunc(k.spares, k.isDead)
+// Take serves one of the requests that wait; false: there is nothing for it yet.
+func (k *Stock[S]) Take() (s S, err error, ok bool) {
+	k.spares = slices.DeleteFunc(k.spares, k.IsDead)
 	switch {
 	case len(k.spares) > 0:
 		s, k.spares = k.spares[0], k.spares[1:]
@@ -31,19 +31,28 @@ func (k *stock[S]) take() (s S, err error, ok bool) {
 	default:
 		return s, nil, false
 	}
-	k.leave()
+	k.Leave()
 	return s, err, true
 }
 
-// leave notes that a request does not wait any more.
-func (k *stock[S]) leave() {
+// Wait notes that a request waits for a session; Take or Leave ends that.
+func (k *Stock[S]) Wait() { k.waiting++ }
+
+// Len returns the number of spare sessions.
+func (k *Stock[S]) Len() int { return len(k.spares) }
+
+// Lower lowers the number of spare sessions to keep ready by one, which is about to be taken.
+func (k *Stock[S]) Lower() { k.target-- }
+
+// Leave notes that a request does not wait any more.
+func (k *Stock[S]) Leave() {
 	k.waiting--
 	k.errs = k.errs[:min(len(k.errs), k.waiting)]
 }
 
-// start returns how many sessions to make now and counts them as being made.
-// The caller must report each with made or failed.
-func (k *stock[S]) start() (n int) {
+// Start returns how many sessions to make now and counts them as being made.
+// The caller must report each with Made or Failed.
+func (k *Stock[S]) Start() (n int) {
 	need := k.waiting - len(k.errs) - len(k.spares)
 	if !k.failing {
 		need += k.target
@@ -53,9 +62,9 @@ func (k *stock[S]) start() (n int) {
 	return n
 }
 
-// made accepts a session that was made. It reports whether the session is
+// Made accepts a session that was made. It reports whether the session is
 // surplus and must be ended.
-func (k *stock[S]) made(s S) (surplus bool) {
+func (k *Stock[S]) Made(s S) (surplus bool) {
 	k.making--
 	k.failing = false
 	if len(k.spares) >= k.target+k.waiting {
@@ -65,9 +74,9 @@ func (k *stock[S]) made(s S) (surplus bool) {
 	return false
 }
 
-// failed records that a session could not be made, which is the answer to one of the
-// requests. No spares are made until retry is called.
-func (k *stock[S]) failed(err error) {
+// Failed records that a session could not be made, which is the answer to one of the
+// requests. No spares are made until Retry is called.
+func (k *Stock[S]) Failed(err error) {
 	k.making--
 	k.failing = true
 	if len(k.errs) < k.waiting {
@@ -75,12 +84,12 @@ func (k *stock[S]) failed(err error) {
 	}
 }
 
-// retry resumes making spares after a failure.
-func (k *stock[S]) retry() { k.failing = false }
+// Retry resumes making spares after a failure.
+func (k *Stock[S]) Retry() { k.failing = false }
 
-// setTarget sets the number of spare sessions and returns the surplus ones,
+// SetTarget sets the number of spare sessions and returns the surplus ones,
 // which must be ended.
-func (k *stock[S]) setTarget(n int) (surplus []S) {
+func (k *Stock[S]) SetTarget(n int) (surplus []S) {
 	k.target = n
 	if most := n + k.waiting; len(k.spares) > most {
 		surplus = slices.Clone(k.spares[most:])

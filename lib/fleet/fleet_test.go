@@ -1,4 +1,4 @@
-package sessions
+package fleet
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
-	book "btools/lib/sessions"
+	"btools/lib/fleet/book"
 	"btools/lib/settings"
 	"btools/lib/virtual"
 )
@@ -33,6 +33,7 @@ type fakes struct {
 type fake struct {
 	key      Key
 	settings Wanted
+	from     *virtual.Saved
 	used     atomic.Int64 // Unix nanoseconds
 	done     chan struct{}
 	over     atomic.Bool
@@ -57,29 +58,29 @@ func (f *fake) End(context.Context) error {
 	return nil
 }
 
-func (f *fakes) create(ctx context.Context, k Key, settings Wanted) (book.Session, func(), error) {
+func (f *fakes) open(ctx context.Context, e *Entry, from *virtual.Saved) (Session, error) {
 	select {
 	case <-time.After(f.takes):
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if f.err != nil {
-		return nil, nil, f.err
+		return nil, f.err
 	}
-	s := &fake{key: k, settings: settings, done: make(chan struct{}), fakes: f}
+	s := &fake{key: e.Key, settings: e.wanted, from: from, done: make(chan struct{}), fakes: f}
 	s.used.Store(time.Now().UnixNano())
 	f.made = append(f.made, s)
 	f.held.Add(1)
-	return s, func() { f.held.Add(-1) }, nil
+	return &needing{s, func() { f.held.Add(-1) }}, nil
 }
 
-// registry is one with fake sessions, in a bubble of its own.
-func registry(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
+// withFleet runs a test with a fleet of fake sessions, in a bubble of its own.
+func withFleet(t *testing.T, do func(t *testing.T, g *Fleet, f *fakes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Second}
-		g := &Registry{create: f.create, Book: book.Book{Log: slog.New(slog.DiscardHandler), Noun: "session",
-			Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Minute, Max: 3}}}
+		g := &Fleet{Open: f.open, Log: slog.New(slog.DiscardHandler), Noun: "session",
+			Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Minute, Max: 3}}
 		do(t, g, f)
 		g.Close()
 		if f.held.Load() != 0 {
@@ -89,7 +90,7 @@ func registry(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
 }
 
 // use uses a session that must exist.
-func use(t *testing.T, g *Registry, k Key) (*fake, func()) {
+func use(t *testing.T, g *Fleet, k Key) (*fake, func()) {
 	t.Helper()
 	e, s, err := g.use(t.Context(), k, nil)
 	if err != nil {
@@ -106,8 +107,8 @@ func sleep(d time.Duration) {
 
 func TestOneCreationHoweverManyWait(t *testing.T) {
 	t.Parallel()
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
-		got := make(chan book.Session, 5)
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
+		got := make(chan Session, 5)
 		for range 5 {
 			go func() {
 				_, s, err := g.use(t.Context(), Key{Name: "a"}, nil)
@@ -131,7 +132,7 @@ func TestOneCreationHoweverManyWait(t *testing.T) {
 
 func TestNewSessionsAreNew(t *testing.T) {
 	t.Parallel()
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
 		g.Defaults.TabLimit = 7
 		e, _, err := g.use(t.Context(), Key{Name: "a"}, &Wanted{Settings: settings.Settings{TabLimit: 1}})
 		if err != nil {
@@ -153,7 +154,7 @@ func TestNewSessionsAreNew(t *testing.T) {
 
 func TestNamedSessionsEndWithoutTraffic(t *testing.T) {
 	t.Parallel()
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
 		s, done := use(t, g, Key{Name: "a"})
 		sleep(50 * time.Second)
 		s.used.Store(time.Now().UnixNano())
@@ -177,12 +178,12 @@ func TestNamedSessionsEndWithoutTraffic(t *testing.T) {
 // A session that is held ends with its holder, whenever it was used last.
 func TestHeldSessionsEndWithTheirHolder(t *testing.T) {
 	t.Parallel()
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
-		release, err := g.Hold("a")
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
+		release, err := g.Reserve("a")
 		if err != nil || len(f.made) != 0 {
 			t.Fatalf("%v; %d sessions are there before the first client", err, len(f.made))
 		}
-		if _, err := g.Hold("a"); err == nil {
+		if _, err := g.Reserve("a"); err == nil {
 			t.Error("two hold one session")
 		}
 		s, done := use(t, g, Key{Name: "a"})
@@ -205,7 +206,7 @@ func TestHeldSessionsEndWithTheirHolder(t *testing.T) {
 }
 
 func TestAnonymousSessionsEndAfterTheirConnections(t *testing.T) {
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
 		k := Key{Name: "id", Kind: book.Anonymous}
 		s, done := use(t, g, k)
 		_, also := use(t, g, k)
@@ -237,7 +238,7 @@ func TestAnonymousSessionsEndAfterTheirConnections(t *testing.T) {
 
 func TestNoMoreSessionsThanAllowed(t *testing.T) {
 	t.Parallel()
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
 		for i := range 3 {
 			_, done := use(t, g, Key{Name: fmt.Sprint(i)})
 			done()
@@ -258,7 +259,7 @@ func TestNoMoreSessionsThanAllowed(t *testing.T) {
 }
 
 func TestSessionThatEndsByItselfIsReplaced(t *testing.T) {
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
 		s, done := use(t, g, Key{Name: "a"})
 		s.why = virtual.ErrClosed
 		close(s.done) // Chrome has died, or a client has closed it
@@ -276,7 +277,7 @@ func TestSessionThatEndsByItselfIsReplaced(t *testing.T) {
 }
 
 func TestCreationEndsWithThoseThatWait(t *testing.T) {
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second/2, cancel)
 		if _, _, err := g.use(ctx, Key{Name: "a"}, nil); !errors.Is(err, context.Canceled) {
@@ -299,7 +300,7 @@ func TestCreationEndsWithThoseThatWait(t *testing.T) {
 		}()
 		synctest.Wait()
 		g.EndAll(t.Context())
-		if err := <-waits; !errors.Is(err, book.ErrEnded) {
+		if err := <-waits; !errors.Is(err, ErrEnded) {
 			t.Errorf("one that waited when all were ended: %v", err)
 		}
 		if !f.made[0].over.Load() || len(f.made) != 1 {

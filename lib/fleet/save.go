@@ -1,4 +1,4 @@
-package sessions
+package fleet
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/fleet/book"
 	"btools/lib/record"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -49,16 +50,16 @@ func (l *looks) look(used time.Time, do func()) {
 }
 
 // look writes the running save of a session anew if it has changed.
-func (b *Book) look(e *Entry, o *opening) {
+func (f *Fleet) look(e *Entry, o *opening) {
 	began := record.Now()
 	snapshot, err := o.session.Look(o.ctx)
 	var saved *virtual.Saved
 	if snapshot != nil && err == nil {
-		saved, err = b.write(o.ctx, snapshot)
+		saved, err = f.write(o.ctx, snapshot)
 	}
-	b.warn("keep", e, o, err)
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	f.warn("keep", e, o, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
 	case e.opening != o:
 		saved.Remove()
@@ -78,49 +79,49 @@ func (e *Entry) forgetLocked() {
 }
 
 // hibernate saves a session and ends it, if nobody uses it meanwhile.
-func (b *Book) hibernate(e *Entry, o *opening) {
-	saved, err := b.save(o.ctx, o)
+func (f *Fleet) hibernate(e *Entry, o *opening) {
+	saved, err := f.save(o.ctx, o)
 	if !errors.Is(err, virtual.ErrBusy) {
-		b.warn("hibernate", e, o, err)
+		f.warn("hibernate", e, o, err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if e.opening != o {
 		saved.Remove()
 		return
 	}
-	if b.table.saved(e, err == nil, time.Now()) {
+	if f.table.Saved(&e.Session, err == nil, time.Now()) {
 		e.forgetLocked()
 		e.saved = saved
-		b.sleepLocked(e, "")
+		f.sleepLocked(e, "")
 	} else {
 		saved.Remove()
 	}
 	e.rested.Wake()
-	b.sweepLocked()
+	f.sweepLocked()
 }
 
 // warn logs an error, unless the session has ended.
-func (b *Book) warn(verb string, e *Entry, o *opening, err error) {
+func (f *Fleet) warn(verb string, e *Entry, o *opening, err error) {
 	if err != nil && !wait.Closed(o.session.Done()) && o.ctx.Err() == nil {
-		b.Log.Warn("cannot "+verb+" a "+b.Noun, b.Noun, e.Name, "error", err)
+		f.Log.Warn("cannot "+verb+" a "+f.Noun, f.Noun, e.Name, "error", err)
 	}
 }
 
 // save writes all that a session needs to go on to a new file.
-func (b *Book) save(ctx context.Context, o *opening) (*virtual.Saved, error) {
+func (f *Fleet) save(ctx context.Context, o *opening) (*virtual.Saved, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
 	defer cancel()
 	snapshot, err := o.session.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return b.write(ctx, snapshot)
+	return f.write(ctx, snapshot)
 }
 
 // write writes a snapshot to a new file.
-func (b *Book) write(ctx context.Context, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
-	dir, err := b.MakeDir(ctx)
+func (f *Fleet) write(ctx context.Context, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
+	dir, err := f.MakeDir(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +131,11 @@ func (b *Book) write(ctx context.Context, snapshot *virtual.Snapshot) (*virtual.
 // Save saves the session of an entry as for hibernation, but the session goes on. It does
 // nothing if there is none, or nothing is kept.
 func (e *Entry) Save(ctx context.Context) (err error) {
-	b := e.book
-	b.mu.Lock()
+	f := e.fleet
+	f.mu.Lock()
 	o := e.opening
 	none := o == nil || o.session == nil || !e.Keeps
-	b.mu.Unlock()
+	f.mu.Unlock()
 	if none {
 		return nil
 	}
@@ -143,11 +144,11 @@ func (e *Entry) Save(ctx context.Context) (err error) {
 		defer close(done)
 		began := record.Now()
 		var saved *virtual.Saved
-		if saved, err = b.save(ctx, o); err != nil {
+		if saved, err = f.save(ctx, o); err != nil {
 			return
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		if e.opening != o {
 			saved.Remove()
 			return
@@ -166,35 +167,36 @@ func (e *Entry) Save(ctx context.Context) (err error) {
 
 // Free hibernates a named session now, and returns when it is hibernated. It is an error
 // if a client is connected to it, or connects meanwhile.
-func (b *Book) Free(ctx context.Context, name string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := b.table.entries[Key{Name: name}]
-	if e == nil || e.state == Creating {
+func (f *Fleet) Free(ctx context.Context, name string) error {
+	name = clip(name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.entryLocked(Key{Name: name})
+	if e == nil || e.State() == book.Creating {
 		return control.Errorf(control.SessionNotFound, "there is no session %q", name)
 	}
-	if b.table.rest(e) {
+	if f.table.Rest(&e.Session) {
 		e.opening.hibernate <- struct{}{}
 	}
-	waits := e.state == Saving
+	waits := e.State() == book.Saving
 	if waits {
 		rested := e.rested.Next()
-		b.mu.Unlock()
+		f.mu.Unlock()
 		select {
 		case <-rested:
 		case <-e.gone:
 		case <-ctx.Done():
 		}
-		b.mu.Lock()
+		f.mu.Lock()
 	}
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case !b.table.has(e):
+	case !f.table.Has(&e.Session):
 		return control.Errorf(control.SessionNotFound, "the session %q has ended", name)
-	case e.state == Asleep:
+	case e.State() == book.Asleep:
 		return nil
-	case waits && !e.visited:
+	case waits && !e.IsVisited():
 		return control.Errorf(control.Failed, "the session %q cannot be saved now", name)
 	}
 	return control.Errorf(control.TryAgain, "the session %q is in use", name)

@@ -1,4 +1,4 @@
-package sessions
+package fleet
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/fleet/book"
 	"btools/lib/front"
-	book "btools/lib/sessions"
 	"btools/lib/virtual"
 	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
@@ -32,10 +32,10 @@ func openChrome(t *testing.T) *virtual.Browser {
 }
 
 // serve serves a registry on a port and returns its host:port.
-func serve(t *testing.T) (*Registry, string) {
+func serve(t *testing.T) (*Fleet, string) {
 	t.Helper()
 	b := openChrome(t)
-	g := &Registry{Book: book.Book{Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Hour, Max: 10}},
+	g := &Fleet{Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Hour, Max: 10},
 		Chrome: func(context.Context) (*virtual.Browser, func(), error) { return b, func() {}, nil }}
 	server := httptest.NewServer(&front.Front{Routes: []front.Route{{Answer: g.Answer}},
 		Log: slog.New(slog.DiscardHandler)})
@@ -176,7 +176,7 @@ func TestSessionsAddresses(t *testing.T) {
 }
 
 // names are the names of the sessions that are there.
-func names(g *Registry) string {
+func names(g *Fleet) string {
 	var all []string
 	for _, s := range g.List() {
 		all = append(all, s.Name)

@@ -1,4 +1,4 @@
-package sessions
+package fleet
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/fleet/book"
 	"btools/lib/front"
 	"btools/lib/guard"
-	book "btools/lib/sessions"
 	"btools/lib/virtual"
 )
 
@@ -24,14 +24,14 @@ const Prefix = "/session/"
 // the address of a new anonymous session, and a WebSocket to /devtools/browser
 // gets a session that ends with it. With Root, all of these belong to that
 // session instead.
-func (g *Registry) Answer(w *front.Response, r *http.Request) error {
-	path := strings.TrimPrefix(r.URL.Path, g.Base)
+func (f *Fleet) Answer(w *front.Response, r *http.Request) error {
+	path := strings.TrimPrefix(r.URL.Path, f.Base)
 	if below, ok := strings.CutPrefix(path, Prefix); ok {
 		name, rest, _ := strings.Cut(below, "/")
-		return g.answerNamed(w, r, name, g.Base+Prefix+name, "/"+rest)
+		return f.answerNamed(w, r, name, f.Base+Prefix+name, "/"+rest)
 	}
-	if g.Root != "" {
-		return g.answerNamed(w, r, g.Root, g.Base, path)
+	if f.Root != "" {
+		return f.answerNamed(w, r, f.Root, f.Base, path)
 	}
 	d, no := front.ReadDevTools(r, path, false)
 	if no != nil {
@@ -45,26 +45,26 @@ func (g *Registry) Answer(w *front.Response, r *http.Request) error {
 		front.WriteJSON(w, map[string]string{"Browser": "bproxy share serves chromedriver with --root-session NAME"})
 		return nil
 	case d.Endpoint == front.Version, d.Endpoint == front.Protocol:
-		return g.answerShared(w, r, d)
+		return f.answerShared(w, r, d)
 	case d.Endpoint == front.List:
 		front.WriteJSON(w, []string{})
 		return nil
 	case d.Endpoint == front.ToBrowser && d.Target == "":
-		return g.answer(w, r, Key{Name: rand.Text(), Kind: book.Single}, d, g.Base)
+		return f.answer(w, r, Key{Name: rand.Text(), Kind: book.Single}, d, f.Base)
 	case d.Endpoint == front.ToBrowser:
-		return g.answer(w, r, Key{Name: d.Target, Kind: book.Anonymous}, d, g.Base)
+		return f.answer(w, r, Key{Name: d.Target, Kind: book.Anonymous}, d, f.Base)
 	}
 	e := control.Errorf(guard.NotFound, "%s belongs to a session: on this port, each client has a browser of its own",
 		r.URL.Path)
-	e.Hint = "request " + g.Base + "/session/NAME" + path
+	e.Hint = "request " + f.Base + "/session/NAME" + path
 	return e
 }
 
 // answerNamed answers a request at a path below the address of a named session. Only a
 // valid one for DevTools creates the session.
-func (g *Registry) answerNamed(w http.ResponseWriter, r *http.Request, name, base, path string) error {
+func (f *Fleet) answerNamed(w http.ResponseWriter, r *http.Request, name, base, path string) error {
 	if guid, ok := front.ParseDownloads(path); ok {
-		files, err := g.Downloads(name)
+		files, err := f.Downloads(name)
 		if err != nil {
 			return err
 		}
@@ -74,29 +74,29 @@ func (g *Registry) answerNamed(w http.ResponseWriter, r *http.Request, name, bas
 	if no != nil {
 		return no
 	}
-	return g.answer(w, r, Key{Name: name}, d, base)
+	return f.answer(w, r, Key{Name: name}, d, base)
 }
 
 // answer answers a request to a session.
-func (g *Registry) answer(w http.ResponseWriter, r *http.Request, k Key, d front.DevTools, base string) error {
+func (f *Fleet) answer(w http.ResponseWriter, r *http.Request, k Key, d front.DevTools, base string) error {
 	if err := CheckName(k.Name); err != nil {
 		return &guard.Refusal{Status: http.StatusBadRequest, Reason: control.ErrorOf(err)}
 	}
 	return Serve(w, r, d, base, func() (*virtual.Session, Trace, func(), error) {
-		e, s, err := g.use(r.Context(), k, nil)
+		e, s, err := f.use(r.Context(), k, nil)
 		switch {
-		case errors.Is(err, book.ErrClosed), errors.Is(err, book.ErrEnded):
+		case errors.Is(err, ErrClosed), errors.Is(err, ErrEnded):
 			return nil, nil, nil, front.Unavailable(err)
 		case err != nil:
 			return nil, nil, nil, err
 		}
-		return sessionOf(s), e.Owner().(*place).trace, e.Leave, nil
+		return virtualOf(s), e.trace, e.Leave, nil
 	})
 }
 
 // answerShared answers requests whose answer is the same for all sessions.
-func (g *Registry) answerShared(w http.ResponseWriter, r *http.Request, d front.DevTools) error {
-	b, release, err := g.Chrome(r.Context())
+func (f *Fleet) answerShared(w http.ResponseWriter, r *http.Request, d front.DevTools) error {
+	b, release, err := f.Chrome(r.Context())
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (g *Registry) answerShared(w http.ResponseWriter, r *http.Request, d front.
 	if d.Endpoint == front.Protocol {
 		return front.ServeProtocol(w, r, b.Addr())
 	}
-	front.WriteVersion(w, b.Version(), "ws://"+r.Host+g.Base+"/devtools/browser/"+rand.Text())
+	front.WriteVersion(w, b.Version(), "ws://"+r.Host+f.Base+"/devtools/browser/"+rand.Text())
 	return nil
 }
 

@@ -1,11 +1,11 @@
-package sessions
+package fleet
 
 import (
 	"context"
 
 	"btools/lib/downloads"
+	"btools/lib/fleet/book"
 	"btools/lib/record"
-	book "btools/lib/sessions"
 )
 
 // Event is a change of a session.
@@ -23,15 +23,20 @@ type Event struct {
 	Download *downloads.File `json:"download,omitempty"`
 }
 
-// addEvent records an event.
-func (g *Registry) addEvent(e Event) {
-	g.events.Add(func(number int64, at record.Time) Event {
-		e.Number, e.Time = number, at
-		return e
+// tell records an event of an entry.
+func (e *Entry) tell(what Event) {
+	what.Session, what.Kind = e.Name, e.Kind
+	if e.wanted.Tell != nil {
+		e.wanted.Tell(what)
+		return
+	}
+	e.fleet.events.Add(func(number int64, at record.Time) Event {
+		what.Number, what.Time = number, at
+		return what
 	})
 }
 
 // Events returns the events after the given number, as history.Log.After does.
-func (g *Registry) Events(ctx context.Context, after int64) ([]Event, error) {
-	return g.events.After(ctx, after)
+func (f *Fleet) Events(ctx context.Context, after int64) ([]Event, error) {
+	return f.events.After(ctx, after)
 }

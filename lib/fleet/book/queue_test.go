@@ -1,4 +1,4 @@
-package queue
+package book
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestOrder(t *testing.T) {
+func TestQueueOrder(t *testing.T) {
 	q := &Queue{}
 	for n := range 3 {
 		q.Put(n)
@@ -34,7 +34,7 @@ func TestOrder(t *testing.T) {
 	if n, ok := q.Take(Any); ok {
 		t.Error(n)
 	}
-	if _, err := q.Wait(1, 0, time.Time{}, nil); err != ErrFull {
+	if _, err := q.Wait(1, 0, time.Time{}, nil); err != ErrQueueFull {
 		t.Error(err)
 	}
 	q.Put(1)
@@ -46,7 +46,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestFail(t *testing.T) {
+func TestQueueFail(t *testing.T) {
 	q := &Queue{}
 	gone, got := errors.New("gone"), map[int]error{}
 	for i, n := range []int{Any, 0, Any, 5} {
@@ -62,7 +62,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-func TestFailBefore(t *testing.T) {
+func TestQueueFailBefore(t *testing.T) {
 	q := &Queue{}
 	late, got := errors.New("late"), map[int]error{}
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
@@ -87,15 +87,15 @@ func TestFailBefore(t *testing.T) {
 	}
 }
 
-// model is the queue in its simplest form: two lists.
-type model struct {
+// queueModel is the queue in its simplest form: two lists.
+type queueModel struct {
 	free    []int
 	waiting []want
 }
 
 type want struct{ id, n int }
 
-func (m *model) take(n int) (slot int, ok bool) {
+func (m *queueModel) take(n int) (slot int, ok bool) {
 	for i, f := range m.free {
 		if n == Any || n == f {
 			m.free = slices.Delete(m.free, i, i+1)
@@ -105,7 +105,7 @@ func (m *model) take(n int) (slot int, ok bool) {
 	return 0, false
 }
 
-func (m *model) put(n int) (served int, ok bool) {
+func (m *queueModel) put(n int) (served int, ok bool) {
 	if slices.Contains(m.free, n) {
 		return 0, false
 	}
@@ -122,7 +122,7 @@ func (m *model) put(n int) (served int, ok bool) {
 // play interprets ops for the queue and the model, and compares them.
 func play(t *testing.T, ops []byte) {
 	const slots, limit = 4, 6
-	q, m := &Queue{}, &model{}
+	q, m := &Queue{}, &queueModel{}
 	got, expected := map[int]int{}, map[int]int{} // slots by request
 	waiters := map[int]*Waiter{}
 	for id, op := range ops {
@@ -185,7 +185,7 @@ func play(t *testing.T, ops []byte) {
 	}
 }
 
-func TestAgainstModel(t *testing.T) {
+func TestQueueAgainstModel(t *testing.T) {
 	for range 300 {
 		ops := make([]byte, 60)
 		for i := range ops {
@@ -195,7 +195,7 @@ func TestAgainstModel(t *testing.T) {
 	}
 }
 
-func FuzzAgainstModel(f *testing.F) {
+func FuzzQueue(f *testing.F) {
 	f.Add([]byte{2, 18, 0, 16, 32, 2, 3})
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		play(t, ops[:min(len(ops), 200)])

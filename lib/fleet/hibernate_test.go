@@ -1,4 +1,4 @@
-package sessions
+package fleet
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
-	book "btools/lib/sessions"
+	"btools/lib/fleet/book"
 )
 
 // hibernating is a registry whose sessions are hibernated after 20 s, in a
 // bubble of its own.
-func hibernating(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
+func hibernating(t *testing.T, do func(t *testing.T, g *Fleet, f *fakes)) {
 	t.Helper()
 	dir := t.TempDir()
-	registry(t, func(t *testing.T, g *Registry, f *fakes) {
+	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
 		g.Hibernate, g.MakeDir = 20*time.Second, func(context.Context) (string, error) { return dir, nil }
 		do(t, g, f)
 		g.Close()
@@ -29,7 +29,7 @@ func hibernating(t *testing.T, do func(t *testing.T, g *Registry, f *fakes)) {
 }
 
 // listed returns what the list says of a session.
-func listed(t *testing.T, g *Registry, name string) api.Session {
+func listed(t *testing.T, g *Fleet, name string) api.Session {
 	t.Helper()
 	for _, i := range g.List() {
 		if i.Name == name {
@@ -42,7 +42,7 @@ func listed(t *testing.T, g *Registry, name string) api.Session {
 
 func TestHibernatedSessionComesBack(t *testing.T) {
 	t.Parallel()
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		s, done := use(t, g, Key{Name: "a"})
 		sleep(30 * time.Second)
 		if s.over.Load() {
@@ -63,7 +63,7 @@ func TestHibernatedSessionComesBack(t *testing.T) {
 		}
 		again, done := use(t, g, Key{Name: "a"})
 		defer done()
-		if again == s || again.settings.saved == nil {
+		if again == s || again.from == nil {
 			t.Error("the next connection did not get a session with what was saved")
 		}
 		if i := listed(t, g, "a"); i.Hibernated || i.RestoredAt == nil {
@@ -74,7 +74,7 @@ func TestHibernatedSessionComesBack(t *testing.T) {
 
 func TestHibernatedSessionsAreNotCounted(t *testing.T) {
 	t.Parallel()
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		for _, name := range []string{"a", "b", "c"} {
 			_, done := use(t, g, Key{Name: name})
 			done()
@@ -98,7 +98,7 @@ func TestHibernatedSessionsAreNotCounted(t *testing.T) {
 
 func TestHibernatedSessionsEnd(t *testing.T) {
 	t.Parallel()
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		for _, name := range []string{"a", "b"} {
 			_, done := use(t, g, Key{Name: name})
 			done()
@@ -119,7 +119,7 @@ func TestHibernatedSessionsEnd(t *testing.T) {
 
 func TestConnectionDuringHibernation(t *testing.T) {
 	t.Parallel()
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		f.saves = 5 * time.Second
 		s, done := use(t, g, Key{Name: "a"})
 		done()
@@ -140,7 +140,7 @@ func TestConnectionDuringHibernation(t *testing.T) {
 // A client that comes and leaves while its session is saved may have changed it.
 func TestVisitDuringHibernation(t *testing.T) {
 	t.Parallel()
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		f.saves = 5 * time.Second
 		s, done := use(t, g, Key{Name: "a"})
 		done()
@@ -162,7 +162,7 @@ func TestVisitDuringHibernation(t *testing.T) {
 // An open connection is not use, but its end leaves time for another one.
 func TestConnectionWithoutUse(t *testing.T) {
 	t.Parallel()
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		s, done := use(t, g, Key{Name: "a"})
 		sleep(30 * time.Second)
 		done()
@@ -179,7 +179,7 @@ func TestConnectionWithoutUse(t *testing.T) {
 }
 
 func TestSessionThatCannotBeSavedStays(t *testing.T) {
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		f.saveErr = errors.New("no space left")
 		s, done := use(t, g, Key{Name: "a"})
 		done()
@@ -201,7 +201,7 @@ func TestSessionThatCannotBeSavedStays(t *testing.T) {
 		synctest.Wait()
 		again, done := use(t, g, Key{Name: "a"})
 		defer done()
-		if again.settings.saved == nil {
+		if again.from == nil {
 			t.Error("what was saved is lost after a failure")
 		}
 	})
@@ -209,7 +209,7 @@ func TestSessionThatCannotBeSavedStays(t *testing.T) {
 
 // A session can be hibernated before its time, but not under a client.
 func TestFree(t *testing.T) {
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		f.saves = 2 * time.Second
 		s, done := use(t, g, Key{Name: "a"})
 		err := g.Free(t.Context(), "a")
@@ -227,7 +227,7 @@ func TestFree(t *testing.T) {
 			t.Error("it still needs Chrome")
 		}
 		again, done := use(t, g, Key{Name: "a"})
-		if again.settings.saved == nil {
+		if again.from == nil {
 			t.Error("what was saved is lost")
 		}
 		done()

@@ -1,4 +1,4 @@
-package sessions
+package fleet
 
 import (
 	"context"
@@ -13,25 +13,26 @@ import (
 	"time"
 
 	"btools/lib/control/api"
+	"btools/lib/fleet/book"
 	"btools/lib/virtual"
 	"btools/lib/wait"
 )
 
-// owner makes sessions that only begin and end, one at a time.
+// owner makes sessions of an entry that only begin and end, one at a time.
 type owner struct {
 	t      *testing.T
+	entry  *Entry
 	takes  time.Duration // to open, to save and to end a session
 	fails  atomic.Bool
 	opened atomic.Int64
-	latest atomic.Pointer[fake] // that was opened
+	latest atomic.Pointer[played] // that was opened
 	live   atomic.Int64
-	closed atomic.Bool
 
 	mu     sync.Mutex
 	events []string
 }
 
-type fake struct {
+type played struct {
 	owner *owner
 	from  *virtual.Saved
 	used  atomic.Pointer[time.Time]
@@ -41,8 +42,8 @@ type fake struct {
 	tell  func(event, who string)
 }
 
-func (o *owner) Open(ctx context.Context, from *virtual.Saved) (Session, error) {
-	if o.live.Load() > 0 || o.closed.Load() {
+func (o *owner) open(ctx context.Context, from *virtual.Saved) (Session, error) {
+	if o.live.Load() > 0 || wait.Closed(o.entry.gone) {
 		o.t.Error("a session is opened before the last one has ended, or after all")
 	}
 	select {
@@ -58,7 +59,7 @@ func (o *owner) Open(ctx context.Context, from *virtual.Saved) (Session, error) 
 	if o.fails.Load() {
 		return nil, errors.New("no Chrome")
 	}
-	s := &fake{owner: o, from: from, done: make(chan struct{})}
+	s := &played{owner: o, from: from, done: make(chan struct{})}
 	s.used.Store(new(time.Now()))
 	o.opened.Add(1)
 	o.live.Add(1)
@@ -66,28 +67,22 @@ func (o *owner) Open(ctx context.Context, from *virtual.Saved) (Session, error) 
 	return s, nil
 }
 
-func (o *owner) Tell(event, why string) {
+func (o *owner) tell(e Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.events = append(o.events, event)
+	o.events = append(o.events, e.Event)
 }
 
-func (o *owner) Close() {
-	if o.closed.Swap(true) || o.live.Load() > 0 {
-		o.t.Error("an owner is closed twice, or before its session has ended")
-	}
-}
-
-func (s *fake) Used() time.Time                          { return *s.used.Load() }
-func (s *fake) Done() <-chan struct{}                    { return s.done }
-func (s *fake) Err() error                               { return s.why }
-func (s *fake) TellControl(tell func(event, who string)) { s.tell = tell }
-func (s *fake) Stats() api.Stats                         { return api.Stats{} }
-func (s *fake) Look(ctx context.Context) (*virtual.Snapshot, error) {
+func (s *played) Used() time.Time                          { return *s.used.Load() }
+func (s *played) Done() <-chan struct{}                    { return s.done }
+func (s *played) Err() error                               { return s.why }
+func (s *played) TellControl(tell func(event, who string)) { s.tell = tell }
+func (s *played) Stats() api.Stats                         { return api.Stats{} }
+func (s *played) Look(ctx context.Context) (*virtual.Snapshot, error) {
 	return s.Snapshot(ctx)
 }
 
-func (s *fake) Snapshot(context.Context) (*virtual.Snapshot, error) {
+func (s *played) Snapshot(context.Context) (*virtual.Snapshot, error) {
 	time.Sleep(s.owner.takes)
 	if s.isOver() {
 		return nil, s.why
@@ -95,7 +90,7 @@ func (s *fake) Snapshot(context.Context) (*virtual.Snapshot, error) {
 	return &virtual.Snapshot{}, nil
 }
 
-func (s *fake) End(context.Context) error {
+func (s *played) End(context.Context) error {
 	s.stop(virtual.ErrEnded)
 	time.Sleep(s.owner.takes)
 	if s.owner.live.Add(-1) < 0 {
@@ -105,14 +100,14 @@ func (s *fake) End(context.Context) error {
 }
 
 // stop ends the session for a reason, unless it has ended.
-func (s *fake) stop(why error) {
+func (s *played) stop(why error) {
 	s.once.Do(func() {
 		s.why = why
 		close(s.done)
 	})
 }
 
-func (s *fake) isOver() bool {
+func (s *played) isOver() bool {
 	select {
 	case <-s.done:
 		return true
@@ -121,12 +116,38 @@ func (s *fake) isOver() bool {
 	}
 }
 
-// inBook runs a test with a book in a bubble of its own. Nothing may be left after it.
-func inBook(t *testing.T, do func(t *testing.T, b *Book)) {
+// owned is a fleet, and the owners of its entries.
+type owned struct {
+	*Fleet
+	mu   sync.Mutex
+	all  map[*Entry]*owner
+	make func() *owner
+}
+
+// of returns the owner of an entry.
+func (b *owned) of(e *Entry) *owner {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.all[e]
+	if o == nil {
+		o = b.make()
+		o.entry = e
+		b.all[e] = o
+	}
+	return o
+}
+
+// inFleet runs a test with a fleet in a bubble of its own. Nothing may be left after it.
+func inFleet(t *testing.T, do func(t *testing.T, b *owned)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		b := &Book{Policy: Policy{Grace: 10 * time.Second, Idle: time.Minute, Hibernate: 20 * time.Second, Max: 2},
+		b := &owned{all: map[*Entry]*owner{}, make: func() *owner { return &owner{t: t} }}
+		b.Fleet = &Fleet{
+			Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Minute, Hibernate: 20 * time.Second, Max: 2},
+			Open: func(ctx context.Context, e *Entry, from *virtual.Saved) (Session, error) {
+				return b.of(e).open(ctx, from)
+			},
 			MakeDir: func(context.Context) (string, error) { return dir, nil },
 			Log:     slog.New(slog.DiscardHandler), Noun: "session"}
 		do(t, b)
@@ -140,13 +161,12 @@ func inBook(t *testing.T, do func(t *testing.T, b *Book)) {
 // A session that a person has taken over stays without a client, and no event follows its end.
 func TestPersonKeepsASession(t *testing.T) {
 	t.Parallel()
-	for kind, rests := range map[Kind]time.Duration{Named: 20 * time.Second, Anonymous: 10 * time.Second, Single: 0} {
-		inBook(t, func(t *testing.T, b *Book) {
+	for kind, rests := range map[book.Kind]time.Duration{book.Named: 20 * time.Second, book.Anonymous: 10 * time.Second,
+		book.Single: 0} {
+		inFleet(t, func(t *testing.T, b *owned) {
 			o := &owner{t: t}
-			key := Key{Name: "one", Kind: kind}
-			e, _, err := b.Use(t.Context(), key, true, func() (Owner, Traits) {
-				return o, Traits{Keeps: kind == Named}
-			})
+			b.make = func() *owner { return o }
+			e, _, err := b.use(t.Context(), Key{Name: "one", Kind: kind}, &Wanted{Tell: o.tell})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,38 +202,32 @@ func TestPersonKeepsASession(t *testing.T) {
 func TestAnythingAtOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		inBook(t, func(t *testing.T, b *Book) {
+		inFleet(t, func(t *testing.T, b *owned) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			var all []*owner
+			b.make = func() *owner {
+				return &owner{t: t, takes: time.Duration(random.IntN(3000)) * time.Millisecond}
+			}
 			var lease *Entry
 			var leased *owner
-			newOwner := func() *owner {
-				o := &owner{t: t, takes: time.Duration(random.IntN(3000)) * time.Millisecond}
-				all = append(all, o)
-				return o
+			hold := func(from *Kept, after <-chan struct{}) {
+				lease = b.Hold("lease", Wanted{}, from, after)
+				leased = b.of(lease)
 			}
-			hold := func() {
-				leased = newOwner()
-				lease = b.Hold(Key{Name: "lease"}, leased, nil, nil)
-			}
-			hold()
+			hold(nil, nil)
 			var users sync.WaitGroup
 			for range 400 {
 				key := Key{Name: "named"}
 				if random.IntN(3) == 0 {
-					key = Key{Name: "other", Kind: Kind(random.IntN(3))}
+					key = Key{Name: "other", Kind: book.Kind(random.IntN(3))}
 				}
 				stays := time.Duration(random.IntN(30)) * time.Second / time.Duration(1+random.IntN(20))
 				patience := time.Duration(1+random.IntN(9000)) * time.Millisecond
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				o := newOwner()
 				switch random.IntN(12) {
 				case 0, 1, 2:
 					users.Go(func() {
-						e, s, err := b.Use(ctx, key, false, func() (Owner, Traits) {
-							return o, Traits{Keeps: key.Kind == Named}
-						})
+						e, s, err := b.use(ctx, key, nil)
 						if err == nil {
 							if s == nil {
 								t.Error("a user has no session")
@@ -226,7 +240,7 @@ func TestAnythingAtOnce(t *testing.T) {
 					held, its := lease, leased
 					users.Go(func() {
 						if s, err := held.Use(ctx); err == nil {
-							if s.(*fake).owner != its {
+							if s.(*played).owner != its {
 								t.Error("a user has another one's session")
 							}
 							time.Sleep(stays)
@@ -240,8 +254,8 @@ func TestAnythingAtOnce(t *testing.T) {
 						time.AfterFunc(later, func() { held.Lose("it is gone") })
 					}
 				case 7: // a client closes the browser, or a Chrome ends
-					for _, e := range b.Named("named", true) {
-						if s := e.Owner().(*owner).latest.Load(); s != nil {
+					for _, e := range b.named("named", true) {
+						if s := b.of(e).latest.Load(); s != nil {
 							s.stop([]error{virtual.ErrBrowserEnded, virtual.ErrClosed}[random.IntN(2)])
 						}
 					}
@@ -257,16 +271,16 @@ func TestAnythingAtOnce(t *testing.T) {
 						lease.Replace()
 					}
 				case 10:
-					saved, over := lease.Release(random.IntN(2) == 0)
-					if leased = newOwner(); saved == nil || random.IntN(2) == 0 {
-						saved.Remove()
-						saved = nil
+					kept, over := lease.Release(random.IntN(2) == 0)
+					if kept != nil && random.IntN(2) == 0 {
+						kept.Remove()
+						kept = nil
 					}
-					lease = b.Hold(Key{Name: "lease"}, leased, saved, over)
+					hold(kept, over)
 				case 11:
-					o.fails.Store(true)
+					b.of(lease).fails.Store(true)
 					if random.IntN(4) == 0 {
-						users.Go(func() { b.End(ctx, b.Named("named", true)) })
+						users.Go(func() { b.end(ctx, b.named("named", true)) })
 					}
 				}
 				b.List()
@@ -274,9 +288,9 @@ func TestAnythingAtOnce(t *testing.T) {
 			}
 			users.Wait()
 			b.Close()
-			for _, o := range all {
-				if o.live.Load() != 0 || o.opened.Load() > 0 && !o.closed.Load() {
-					t.Error("a session is left, or its owner does not know of its end")
+			for e, o := range b.all {
+				if o.live.Load() != 0 || o.opened.Load() > 0 && !wait.Closed(e.gone) {
+					t.Error("a session is left, or its entry has not ended")
 				}
 			}
 		})

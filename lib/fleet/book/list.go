@@ -1,4 +1,4 @@
-package queue
+package book
 
 // list is a doubly linked list. Its nodes are part of their values, so that
 // nothing is allocated and any node can be removed in constant time.

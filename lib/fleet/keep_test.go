@@ -1,25 +1,18 @@
-package sessions
+package fleet
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
 
-	book "btools/lib/sessions"
 	"btools/lib/virtual"
-)
-
-// lookEvery and lookWhileIdle are those of the book.
-const (
-	lookEvery     = 2 * time.Second
-	lookWhileIdle = 30 * time.Second
 )
 
 // A session whose Chrome has ended comes back as it was kept last, also for a client
 // that returns at once.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	hibernating(t, func(t *testing.T, g *Registry, f *fakes) {
+	hibernating(t, func(t *testing.T, g *Fleet, f *fakes) {
 		g.Hibernate = 0
 		f.look.Store(&virtual.Snapshot{Tabs: []virtual.Tab{{URL: "https://a.test"}}})
 		s, done := use(t, g, Key{Name: "a"})
@@ -32,7 +25,7 @@ func TestCrash(t *testing.T) {
 			old := done
 			s, done = use(t, g, Key{Name: "a"})
 			old()
-			if got := s.settings.saved != nil; got != want {
+			if got := s.from != nil; got != want {
 				t.Fatalf("it came back as it was: %v, want %v", got, want)
 			}
 		}
@@ -67,12 +60,12 @@ func TestCrash(t *testing.T) {
 		sleep(lookEvery + time.Millisecond)
 		crash(virtual.ErrBrowserEnded)
 		old := done
-		if s, done = use(t, g, Key{Name: "own"}); s.settings.saved == nil {
+		if s, done = use(t, g, Key{Name: "own"}); s.from == nil {
 			t.Error("the session with the browser's profile has not come back")
 		}
 		old()
 		done()
-		foreign := &Registry{Default: "own", Foreign: true, Book: book.Book{MakeDir: g.MakeDir}}
+		foreign := &Fleet{Default: "own", Foreign: true, MakeDir: g.MakeDir}
 		if foreign.keeps(Key{Name: "own"}) || !foreign.keeps(Key{Name: "a"}) {
 			t.Error("the profile of another program's browser is kept, or nothing is")
 		}

@@ -1,9 +1,4 @@
-// Package queue assigns the slots of a pool to requests, one holder each.
-// Requests are served strictly in order of arrival, the slot that was returned
-// earliest first. A request for a particular slot waits for it without holding
-// up the others. Every operation takes constant time, however many slots and
-// waiters there are.
-package queue
+package book
 
 import (
 	"errors"
@@ -13,8 +8,8 @@ import (
 // Any requests whichever slot is free.
 const Any = -1
 
-// ErrFull means that the queue has reached its limit.
-var ErrFull = errors.New("too many wait already")
+// ErrQueueFull means that the queue has reached its limit.
+var ErrQueueFull = errors.New("too many wait already")
 
 // Queue is a queue of slots, numbered from 0. The zero value has no free slots;
 // Put adds them. It has no lock: callers must call its methods one at a time.
@@ -76,11 +71,11 @@ func (q *Queue) take(s *slot) {
 
 // Wait queues a request for a slot that is not free. It calls serve once: from
 // Put with the slot, or from one of the Fail methods with an error. If limit
-// requests are waiting already, the error is ErrFull. The caller must call
+// requests are waiting already, the error is ErrQueueFull. The caller must call
 // Cancel at the deadline; the queue does not watch it.
 func (q *Queue) Wait(n, limit int, deadline time.Time, serve func(n int, err error)) (*Waiter, error) {
 	if q.waiting >= limit {
-		return nil, ErrFull
+		return nil, ErrQueueFull
 	}
 	in := &q.anySlot
 	if n != Any {

@@ -1,4 +1,4 @@
-package sessions
+package book
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// model says of a session what a person would: who uses it, and since when nobody does.
-type model struct {
+// sessionModel says of a session what a person would: who uses it, and since when nobody does.
+type sessionModel struct {
 	state             State
 	users             int
 	left, spoke, idle time.Time // idle: since when it could be hibernated, but for its use
@@ -35,18 +35,18 @@ var kinds = []struct {
 // world is a table and what a model says of it.
 type world struct {
 	t      *testing.T
-	table  table
+	table  Table[int]
 	now    time.Time
-	models map[*Entry]*model
+	models map[*Session[int]]*sessionModel
 }
 
 // do does what a byte says of one of the sessions.
 func (w *world) do(op byte) {
 	kind := kinds[int(op)%len(kinds)]
-	e := w.table.entries[kind.Key]
+	e := w.table.Get(kind.Key)
 	m := w.models[e]
 	awake := 0
-	for _, e := range w.table.entries {
+	for _, e := range w.table.sessions {
 		if w.models[e].state != Asleep {
 			awake++
 		}
@@ -54,12 +54,9 @@ func (w *world) do(op byte) {
 	full := awake >= policy.Max
 	switch what := int(op) / len(kinds); {
 	case e == nil && what < 20:
-		e = &Entry{Key: kind.Key, Traits: kind.Traits}
-		if kind.Lasting {
-			e.state = Asleep
-		}
-		m = &model{state: e.state}
-		if err := w.table.add(e); (err != nil) != (full && e.state == Creating) {
+		e = NewSession(kind.Key, kind.Traits, 0)
+		m = &sessionModel{state: e.state}
+		if err := w.table.Add(e); (err != nil) != (full && e.state == Creating) {
 			w.t.Fatalf("%d are awake: %v", awake, err)
 		} else if err != nil {
 			return
@@ -69,16 +66,16 @@ func (w *world) do(op byte) {
 	case what < 10 && e != nil:
 		w.enter(e, m)
 	case what < 20 && e != nil && m.state == Asleep:
-		if err := w.table.wake(e); errors.Is(err, ErrFull) != full {
+		if err := w.table.Wake(e); errors.Is(err, ErrFull) != full {
 			w.t.Fatalf("%d are awake: %v", awake, err)
 		} else if err == nil {
 			m.state = Waking
 		}
 	case what < 26 && e != nil && (m.state == Creating || m.state == Waking):
 		m.state, m.spoke = Ready, w.now
-		w.table.opened(e, func() time.Time { return m.spoke })
+		w.table.Opened(e, func() time.Time { return m.spoke })
 	case what == 26 && e != nil && (m.state == Creating || m.state == Waking):
-		if dropped := w.table.failed(e); dropped != (m.state == Creating) {
+		if dropped := w.table.Failed(e); dropped != (m.state == Creating) {
 			w.t.Fatalf("the failed opening of %v has dropped it: %v", e.Key, dropped)
 		}
 		m.state = Asleep
@@ -88,17 +85,18 @@ func (w *world) do(op byte) {
 		m.users--
 		m.left = w.now
 		want := m.users == 0 && (m.state == Creating || m.state == Waking && e.Lasting)
-		if got := w.table.leave(e, w.now); got != want {
+		if got := w.table.Leave(e, w.now); got != want {
 			w.t.Fatalf("the last user has left %v: called off %v, want %v", e.Key, got, want)
 		} else if got && m.state == Creating {
-			w.table.drop(e)
+			w.table.Drop(e)
 		} else if got {
-			e.state, m.state = Asleep, Asleep
+			w.table.Sleep(e, time.Time{})
+			m.state = Asleep
 		}
 	case what < 39 && e != nil && m.state == Saving:
 		ok := what != 36
 		want := ok && m.users == 0 && !m.visited
-		if got := w.table.saved(e, ok, w.now); got != want {
+		if got := w.table.Saved(e, ok, w.now); got != want {
 			w.t.Fatalf("%v is hibernated: %v, want %v", e.Key, got, want)
 		}
 		if m.state = Asleep; !want {
@@ -109,8 +107,8 @@ func (w *world) do(op byte) {
 	}
 }
 
-func (w *world) enter(e *Entry, m *model) {
-	err := w.table.enter(e)
+func (w *world) enter(e *Session[int], m *sessionModel) {
+	err := w.table.Enter(e)
 	if errors.Is(err, ErrUsers) != (m.users == policy.MaxUsers) {
 		w.t.Fatalf("%d users of %v: %v", m.users, e.Key, err)
 	}
@@ -121,7 +119,7 @@ func (w *world) enter(e *Entry, m *model) {
 }
 
 // isOver reports whether a session has to end.
-func (w *world) isOver(e *Entry, m *model) bool {
+func (w *world) isOver(e *Session[int], m *sessionModel) bool {
 	switch {
 	case m.state == Creating || e.Held:
 		return false
@@ -134,7 +132,7 @@ func (w *world) isOver(e *Entry, m *model) bool {
 }
 
 // isDrowsy reports whether a session is to be hibernated.
-func (w *world) isDrowsy(e *Entry, m *model) bool {
+func (w *world) isDrowsy(e *Session[int], m *sessionModel) bool {
 	return m.state == Ready && e.Kind == Named && !e.Profile && m.users == 0 && w.now.Sub(m.left) >= Settle &&
 		w.now.Sub(m.spoke) >= policy.Hibernate && w.now.Sub(m.idle) >= policy.Hibernate
 }
@@ -142,14 +140,14 @@ func (w *world) isDrowsy(e *Entry, m *model) bool {
 // check compares what is due with the model, and asks again just before the next time.
 func (w *world) check() {
 	for range 2 {
-		before := map[*Entry]bool{}
-		for _, e := range w.table.entries {
+		before := map[*Session[int]]bool{}
+		for _, e := range w.table.sessions {
 			before[e] = true
 		}
-		over, drowsy, again := w.table.due(w.now)
+		over, drowsy, again := w.table.Due(w.now)
 		for e := range before {
 			m := w.models[e]
-			if got, want := slices.Contains(over, e), w.isOver(e, m); got != want || w.table.has(e) == got {
+			if got, want := slices.Contains(over, e), w.isOver(e, m); got != want || w.table.Has(e) == got {
 				w.t.Fatalf("%v has ended: %v, want %v: %+v", e.Key, got, want, m)
 			}
 			if got, want := slices.Contains(drowsy, e), !w.isOver(e, m) && w.isDrowsy(e, m); got != want {
@@ -169,7 +167,7 @@ func (w *world) check() {
 		}
 		soon := w.now
 		w.now = again.Add(-1)
-		for _, e := range w.table.entries {
+		for _, e := range w.table.sessions {
 			if m := w.models[e]; w.isOver(e, m) || w.isDrowsy(e, m) {
 				w.t.Fatalf("%v is due before %v", e.Key, again)
 			}
@@ -179,8 +177,8 @@ func (w *world) check() {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, now: time.Unix(1000, 0), models: map[*Entry]*model{},
-		table: table{policy, map[Key]*Entry{}}}
+	return &world{t: t, now: time.Unix(1000, 0), models: map[*Session[int]]*sessionModel{},
+		table: Table[int]{Policy: policy}}
 }
 
 // FuzzTable does what the bytes say: any order of users, openings, traffic and time. A
