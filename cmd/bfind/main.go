@@ -32,6 +32,10 @@ func main() {
 				&ucli.BoolFlag{Name: "all", Usage: "also list browsers that speak neither CDP nor BiDi"},
 				&ucli.BoolFlag{Name: "probe", Usage: "run each with --version, for 3 s at most"},
 			},
+			Prints: &cli.Records{Columns: []cli.Column{
+				{Head: "TYPE", Field: "browser.type"}, {Head: "CHANNEL", Field: "browser.channel", Spare: 1},
+				{Head: "VERSION", Field: "browser.version"},
+				{Head: "SOURCE", Field: "browser.source", Spare: 2}, {Head: "PATH", Field: "browser.path"}}},
 			Do: run, Values: map[string]cli.Values{"CHANNEL": cli.Of(find.Channels...)},
 		},
 		About: "As a filter, it adds a browser to each record that has none.",
@@ -55,17 +59,10 @@ func run(c *cli.Context) error {
 	if !slices.Contains(find.Channels, o.Channel) && o.Channel != "" {
 		return c.UsageError("--channel is one of %s, not %q", strings.Join(find.Channels, ", "), o.Channel)
 	}
-	out, err := c.Output([]cli.Column{
-		{Head: "TYPE", Field: "browser.type"}, {Head: "CHANNEL", Field: "browser.channel", Spare: 1},
-		{Head: "VERSION", Field: "browser.version"},
-		{Head: "SOURCE", Field: "browser.source", Spare: 2}, {Head: "PATH", Field: "browser.path"},
-	}, cli.Schema(nil), nil)
-	if err != nil {
-		return err
-	}
 	in := c.Input()
 	var rec *record.Record
 	if in != nil {
+		var err error
 		switch rec, err = in.Read(); {
 		case err == io.EOF:
 			if err := c.NoRecord("printing those of the browsers"); err != nil {
@@ -83,7 +80,7 @@ func run(c *cli.Context) error {
 		return &exit.Error{Code: exit.Unavailable, Err: err}
 	}
 	if rec != nil {
-		return filter(c, o, out, in, rec, found)
+		return filter(c, o, in, rec, found)
 	}
 	if len(found) == 0 {
 		return none(o)
@@ -91,20 +88,16 @@ func run(c *cli.Context) error {
 	if c.Bool("first") {
 		found = found[:1]
 	}
+	var rs []*record.Record
 	for _, b := range found {
-		r := record.New()
-		r.MustSet("browser", b)
-		if err := out.Write(r); err != nil {
-			return err
-		}
+		rs = append(rs, record.Of("browser", b))
 	}
-	return out.Close()
+	return c.Out.Print(nil, rs...)
 }
 
 // filter fills in the browser of rec, which was read already, and of what
 // follows.
-func filter(c *cli.Context, o find.Options, out *cli.Output, in *record.Reader, rec *record.Record,
-	found []record.Browser) error {
+func filter(c *cli.Context, o find.Options, in *record.Reader, rec *record.Record, found []record.Browser) error {
 	for {
 		var b record.Browser
 		has, err := rec.Get("browser", &b)
@@ -117,13 +110,13 @@ func filter(c *cli.Context, o find.Options, out *cli.Output, in *record.Reader, 
 			}
 			rec.MustSet("browser", found[0])
 		}
-		if err := out.Write(rec); err != nil {
+		if err := c.Out.Write(rec); err != nil {
 			return err
 		}
 		if rec, err = in.Read(); err == io.EOF {
-			return out.Close()
+			return c.Out.Close()
 		} else if err != nil {
-			return errors.Join(cli.InputError(err), out.Close())
+			return c.Out.Print(cli.InputError(err))
 		}
 	}
 }

@@ -61,7 +61,7 @@ func main() {
 					Usage: "record `NAME` as the owner: stop --all then spares the browser"},
 			}),
 			Common: []string{"browser", "no-headless", "profile", "url", "port", "wait"},
-			Do:     command.Launch,
+			Do:     command.Launch, Prints: command.Browsers,
 			Values: map[string]cli.Values{"ID": command.Instances, "--hub": command.Hubs,
 				"--state-save": statecommand.OfferOwn},
 		},
@@ -69,14 +69,15 @@ func main() {
 			"stays in the foreground; with -- CMD it runs CMD with the browser.",
 		Elsewhere: flags.Pages(),
 		Commands: []*cli.Command{
-			{Name: "list", Usage: "list the running browsers", Do: command.List},
+			{Name: "list", Usage: "list the running browsers", Do: command.List, Prints: command.Browsers},
 			{Name: "stop", Usage: "stop browsers (given as arguments, or as IDs or records on standard input)",
-				ArgsUsage: "[ID…]", Do: command.Stop, Flags: []ucli.Flag{
+				ArgsUsage: "[ID…]", Do: command.Stop, Prints: command.Browsers, Flags: []ucli.Flag{
 					&ucli.BoolFlag{Name: "all", Usage: "stop all but those that belong to another " +
 						"program, such as bpool"},
 					&ucli.BoolFlag{Name: "force", Usage: "with --all: stop those too"}, stopTimeout(),
 				}},
-			{Name: "gc", Usage: "clean up what dead processes left behind, and list it", Do: command.GC},
+			{Name: "gc", Usage: "clean up what dead processes left behind, and list it", Do: command.GC,
+				Prints: command.Swept},
 			{Name: "supervise", Hidden: true, Usage: "hold one browser for a blaunch that talks on standard " +
 				"input and output",
 				Flags: flags.Owner("", "stop"), Do: func(c *cli.Context) error {

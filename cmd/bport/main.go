@@ -40,7 +40,8 @@ func main() {
 				&ucli.DurationFlag{Name: "wait-timeout", Value: time.Minute,
 					Usage: "give up after `DURATION` of --wait"},
 			},
-			Do: run, Values: map[string]cli.Values{"ADDRESS": cli.Of("127.0.0.1", "::1", "localhost", "0.0.0.0")},
+			Prints: &cli.Records{Columns: []cli.Column{{Head: "PORT", Field: "port"}}},
+			Do:     run, Values: map[string]cli.Values{"ADDRESS": cli.Of("127.0.0.1", "::1", "localhost", "0.0.0.0")},
 		},
 		About: "Prints records with a member \"port\". As a filter, it adds a port to each record that it reads.",
 	})
@@ -58,10 +59,6 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := c.Output([]cli.Column{{Head: "PORT", Field: "port"}}, cli.Schema(nil), nil)
-	if err != nil {
-		return err
-	}
 	in := c.Input()
 	if in != nil {
 		rec, err := in.Read()
@@ -69,7 +66,7 @@ func run(c *cli.Context) error {
 		case err == nil && c.IsSet("count"):
 			return c.UsageError("--count and records on standard input exclude each other: each record gets one port")
 		case err == nil:
-			return filter(c, out, in, rec, req)
+			return filter(c, in, rec, req)
 		case err != io.EOF:
 			return cli.InputError(err)
 		}
@@ -81,14 +78,11 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	var rs []*record.Record
 	for _, p := range ports {
-		rec := record.New()
-		rec.MustSet("port", p)
-		if err := out.Write(rec); err != nil {
-			return err
-		}
+		rs = append(rs, record.Of("port", p))
 	}
-	return out.Close()
+	return c.Out.Print(nil, rs...)
 }
 
 // wait waits for applications in the place of handing out ports.
@@ -102,20 +96,20 @@ func wait(c *cli.Context, targets []waitfor.Target) error {
 }
 
 // filter adds a port to rec, which was read already, and to what follows.
-func filter(c *cli.Context, out *cli.Output, in *record.Reader, rec *record.Record, req port.Request) error {
+func filter(c *cli.Context, in *record.Reader, rec *record.Record, req port.Request) error {
 	for {
 		ports, err := take(c, req)
 		if err != nil {
 			return err
 		}
 		rec.MustSet("port", ports[0])
-		if err := out.Write(rec); err != nil {
+		if err := c.Out.Write(rec); err != nil {
 			return err
 		}
 		if rec, err = in.Read(); err == io.EOF {
-			return out.Close()
+			return c.Out.Close()
 		} else if err != nil {
-			return errors.Join(cli.InputError(err), out.Close())
+			return c.Out.Print(cli.InputError(err))
 		}
 	}
 }

@@ -124,6 +124,8 @@ type Command struct {
 	// completions; those of the program are its commands' too.
 	Values map[string]Values
 	Do     func(*Context) error // nil of a program that only has commands
+	// Prints are the records that it prints; nil: none.
+	Prints *Records
 	// Help is what --help shows besides; or instead, with words.
 	Help func(env *Env, words []string) (string, error)
 }
@@ -158,8 +160,9 @@ type Context struct {
 	// Messages is standard error for what people read: it never blocks, and
 	// carries nothing that a terminal takes for a command.
 	Messages io.Writer
-	Empty    bool // there was an input, without a record
-	dash     bool // "-" was given
+	Out      *Output // of the records that the command prints; nil if it has none, or takes a command
+	Empty    bool    // there was an input, without a record
+	dash     bool    // "-" was given
 	args     []string
 	after    int // how many of them stand after "--"
 	usage    *arguments
@@ -329,6 +332,12 @@ func run(env *Env, p *Program, messages io.Writer) error {
 			ctx.Context = u
 			if err := ctx.prepare(); err != nil {
 				return err
+			}
+			if c.Prints != nil && !c.TakesCommand {
+				var err error
+				if ctx.Out, err = ctx.Records(nil); err != nil {
+					return err
+				}
 			}
 			return c.Do(ctx)
 		},

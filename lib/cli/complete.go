@@ -117,8 +117,8 @@ func Programs(c *Completion) {
 	}
 }
 
-// Fields offers the dotted names of the members of records: see Schema.
-func Fields(also map[string]any) Values {
+// fields offers the dotted names of the members of records: see Schema.
+func fields(also map[string]any) Values {
 	return func(c *Completion) {
 		s := Schema(also)
 		for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -153,10 +153,13 @@ func OwnArguments(c *Completion) {
 
 // known are the placeholders that mean the same everywhere.
 var known = map[string]Values{"FILE": Files, "DIR": Directories, "CMDLINE": Programs, "TYPE": Of(record.Types...),
-	"--field": Fields(nil)}
+	"--field": fields(nil)}
 
 // values returns what a flag or placeholder can have, nil if nobody has said.
 func (c *Completion) values(key string) Values {
+	if p := c.usage.command.Prints; p != nil && key == "--field" {
+		return fields(p.Members)
+	}
 	for _, table := range []map[string]Values{c.usage.command.Values, c.program.Values, known} {
 		if v := table[key]; v != nil {
 			return v

@@ -119,6 +119,21 @@ type Output struct {
 	safe   bool // a terminal shows the values
 }
 
+// Records describes the records that a command prints.
+type Records struct {
+	Columns []Column
+	Members map[string]any // the types of those members that only these records have, by name
+}
+
+// Records returns the writer of the command's records. The members of known, if it is not nil, can be printed, too.
+func (c *Context) Records(known *record.Record) (*Output, error) {
+	r := c.usage.command.Prints
+	if r == nil {
+		r = &Records{}
+	}
+	return c.Output(r.Columns, Schema(r.Members), known)
+}
+
 // Output returns the writer of results; cols are the table's columns. Names
 // in --field that no record can have are a usage error, told before anything
 // is done; schema lists the members' types by name, and known, if not nil, is
@@ -220,8 +235,17 @@ func compact(raw json.RawMessage) string {
 	return b.String()
 }
 
-// Write writes one record. With --field, one that has none of the fields is left out.
-func (o *Output) Write(r *record.Record) error {
+// Write writes records. With --field, those that have none of the fields are left out.
+func (o *Output) Write(rs ...*record.Record) error {
+	for _, r := range rs {
+		if err := o.write(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Output) write(r *record.Record) error {
 	line := r.Line()
 	switch {
 	case o.fields != nil:
@@ -247,6 +271,14 @@ func (o *Output) Write(r *record.Record) error {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
 	return nil
+}
+
+// Print writes records and closes the output, or returns the error that there is already.
+func (o *Output) Print(err error, rs ...*record.Record) error {
+	if err == nil {
+		err = o.Write(rs...)
+	}
+	return errors.Join(err, o.Close())
 }
 
 // Close writes the table.

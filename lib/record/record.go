@@ -40,6 +40,13 @@ func New() *Record {
 	return r
 }
 
+// Of returns a record with one member.
+func Of(name string, value any) *Record {
+	r := New()
+	r.MustSet(name, value)
+	return r
+}
+
 // Parse reads one JSON object. Of a name that comes twice the last value
 // stays, as in encoding/json.
 func Parse(line []byte) (*Record, error) {
@@ -191,6 +198,12 @@ func (r *Record) Get(name string, value any) (bool, error) {
 		return false, fmt.Errorf("member %q of the record: %w", name, err)
 	}
 	return true, nil
+}
+
+// Member returns a member of a record, or its zero value if the record has none that can be decoded.
+func Member[T any](r *Record, name string) (value T) {
+	r.Get(name, &value)
+	return value
 }
 
 // Clone returns a copy that can be changed by itself.

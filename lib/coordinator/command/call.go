@@ -625,30 +625,28 @@ func codeOf(err error) int {
 	return exit.Failed
 }
 
+// SessionRecords are the records of the sessions of bmcp call.
+var SessionRecords = &cli.Records{Columns: []cli.Column{{Head: "NAME", Field: "session.name"},
+	{Head: "OWNER", Field: "session.owner.name"},
+	{Head: "PID", Field: "session.owner.pid"}, {Head: "TABS", Field: "session.tab_count"},
+	{Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds}, {Head: "TITLE", Field: "session.title"},
+	{Head: "URL", Field: "session.url"}}, Members: map[string]any{"session": shell.Session{}}}
+
 // Sessions lists the sessions of bmcp call.
 func Sessions(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{{Head: "NAME", Field: "session.name"},
-		{Head: "OWNER", Field: "session.owner.name"},
-		{Head: "PID", Field: "session.owner.pid"}, {Head: "TABS", Field: "session.tab_count"},
-		{Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds}, {Head: "TITLE", Field: "session.title"},
-		{Head: "URL", Field: "session.url"}}, cli.Schema(map[string]any{"session": shell.Session{}}), nil)
-	if err != nil {
-		return err
-	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	lifetime.Signals(stop)
+	var rs []*record.Record
 	failed := shell.All(ctx, c.State(), "sessions", nil, func(all []shell.Session) {
 		for _, s := range all {
-			r := record.New()
-			r.MustSet("session", s)
-			err = errors.Join(err, out.Write(r))
+			rs = append(rs, record.Of("session", s))
 		}
 	})
 	if errors.Is(failed, shell.ErrNoService) {
 		failed = nil
 	}
-	return errors.Join(failed, err, out.Close())
+	return errors.Join(failed, c.Out.Print(nil, rs...))
 }
 
 // End ends sessions of bmcp call.

@@ -89,8 +89,7 @@ func serve(c *cli.Context, serves *bool) error {
 	var web net.Listener
 	var out *cli.Output
 	if addr := c.String("http"); addr != "" {
-		if out, err = c.Output([]cli.Column{{Head: "URL", Field: "mcp.url"}},
-			cli.Schema(map[string]any{"mcp": address{}}), nil); err != nil {
+		if out, err = c.Records(nil); err != nil {
 			return err
 		}
 		if web, err = flags.Listen(c, "http", addr); err != nil {
@@ -108,9 +107,8 @@ func serve(c *cli.Context, serves *bool) error {
 	end := func() error { return nil }
 	if web != nil {
 		collectEarly()
-		r := record.New()
-		r.MustSet("mcp", address{os.Getpid(), "http://" + web.Addr().String() + "/mcp"})
-		if err = errors.Join(out.Write(r), out.Close()); err == nil {
+		at := address{os.Getpid(), "http://" + web.Addr().String() + "/mcp"}
+		if err = out.Print(nil, record.Of("mcp", at)); err == nil {
 			end = mcpfront.HTTP(co, web, port, mcpfront.DefaultLimits)
 			<-ctx.Done()
 		}
@@ -203,7 +201,11 @@ func conflicts(c *cli.Context) error {
 	return nil
 }
 
-// address is the member that --http prints.
+// Addresses are the records that --http prints.
+var Addresses = &cli.Records{Columns: []cli.Column{{Head: "URL", Field: "mcp.url"}},
+	Members: map[string]any{"mcp": address{}}}
+
+// address is the member of such a record.
 type address struct {
 	PID int    `json:"pid"`
 	URL string `json:"url"`

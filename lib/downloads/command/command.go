@@ -22,21 +22,21 @@ func Flags() []ucli.Flag {
 		&ucli.StringFlag{Name: "save", Usage: "copy the complete files to `DIR`"}}
 }
 
+// Records returns those that the command prints; sample is an empty member "download".
+func Records(sample any) *cli.Records {
+	return &cli.Records{Columns: []cli.Column{
+		{Head: "NAME", Field: "download.name"}, {Head: "STATE", Field: "download.state"},
+		{Head: "WHY", Field: "download.why"}, {Head: "BYTES", Field: "download.bytes"},
+		{Head: "URL", Field: "download.url"}, {Head: "PATH", Field: "download.path"},
+	}, Members: map[string]any{"download": sample}}
+}
+
 // Print asks for the downloads of the session or lease that the one argument
 // names, prints them, and saves copies of the complete ones for --save. member
 // returns the member "download" of a record; saved is the path of a copy. kind
 // is "session" or "lease".
 func Print[T any](c *cli.Context, kind string, ask func(name string, r api.DownloadsRequest) ([]downloads.File, error),
 	member func(f downloads.File, name, saved string) T) error {
-	var sample T
-	out, err := c.Output([]cli.Column{
-		{Head: "NAME", Field: "download.name"}, {Head: "STATE", Field: "download.state"},
-		{Head: "WHY", Field: "download.why"}, {Head: "BYTES", Field: "download.bytes"},
-		{Head: "URL", Field: "download.url"}, {Head: "PATH", Field: "download.path"},
-	}, cli.Schema(map[string]any{"download": sample}), nil)
-	if err != nil {
-		return err
-	}
 	switch {
 	case len(c.Args()) != 1:
 		return c.UsageError("expected one %s", kind)
@@ -62,11 +62,9 @@ func Print[T any](c *cli.Context, kind string, ask func(name string, r api.Downl
 				return fmt.Errorf("cannot save %s: %w", f.Name, err)
 			}
 		}
-		r := record.New()
-		r.MustSet("download", member(f, name, saved))
-		if err := out.Write(r); err != nil {
+		if err := c.Out.Write(record.Of("download", member(f, name, saved))); err != nil {
 			return err
 		}
 	}
-	return out.Close()
+	return c.Out.Close()
 }

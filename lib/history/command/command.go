@@ -24,15 +24,12 @@ func Print[E any](ctx context.Context, cl *control.Client, out *cli.Output, prog
 			}
 			return err
 		}
+		var rs []*record.Record
 		for _, e := range got.Events {
 			after = number(e)
-			r := record.New()
-			r.MustSet("event", e)
-			if err := out.Write(r); err != nil {
-				return err
-			}
+			rs = append(rs, record.Of("event", e))
 		}
-		if err := out.Close(); err != nil { // flush: a table would wait for more rows
+		if err := out.Print(nil, rs...); err != nil { // a table waits for no more rows
 			return err
 		}
 	}

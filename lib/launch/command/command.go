@@ -29,13 +29,14 @@ import (
 	"btools/lib/systemd"
 )
 
-var columns = []cli.Column{
+// Browsers are the records of browsers that run.
+var Browsers = &cli.Records{Columns: []cli.Column{
 	{Head: "ID", Field: "instance.id"}, {Head: "BROWSER", Field: "browser.type"},
 	{Head: "VERSION", Field: "browser.version", Spare: 2},
 	{Head: "PID", Field: "instance.pid", Spare: 1}, {Head: "ENDPOINT", Field: "instance.http_url"},
 	{Head: "AGE", Field: "instance.started_at", Show: cli.Age},
 	{Head: "OWNER", Field: "instance.owner"},
-}
+}}
 
 // Launch launches a browser and holds it as the flags say.
 func Launch(c *cli.Context) error {
@@ -43,7 +44,7 @@ func Launch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd, err := runcommand.Read(c, columns, cli.Schema(nil), rec, "wait")
+	cmd, err := runcommand.Read(c, rec, "wait")
 	if err != nil {
 		return err
 	}
@@ -444,30 +445,22 @@ func inspect(path, source string) (record.Browser, error) {
 
 // List prints the browsers that run.
 func List(c *cli.Context) error {
-	out, err := c.Output(columns, cli.Schema(nil), nil)
-	if err != nil {
-		return err
-	}
 	f, err := c.State().Read()
 	if err != nil {
 		return state.Explain(err)
 	}
+	var rs []*record.Record
 	for _, i := range f.Instances {
 		if i.Record != nil && i.Alive() {
-			if err := out.Write(i.Record); err != nil {
-				return err
-			}
+			rs = append(rs, i.Record)
 		}
 	}
-	return out.Close()
+	return c.Out.Print(nil, rs...)
 }
 
 // Stop stops browsers. One that no longer runs is not an error.
 func Stop(c *cli.Context) error {
-	out, err := c.Output(columns, cli.Schema(nil), nil)
-	if err != nil {
-		return err
-	}
+	var err error
 	ids := c.Args()
 	if c.Bool("all") && len(ids) > 0 {
 		return c.UsageError("--all and IDs exclude each other")
@@ -526,33 +519,29 @@ func Stop(c *cli.Context) error {
 		r := <-results
 		errs = append(errs, r.err)
 		if r.err == nil && r.entry.Record != nil {
-			errs = append(errs, out.Write(r.entry.Record))
+			errs = append(errs, c.Out.Write(r.entry.Record))
 		}
 	}
-	return errors.Join(append(errs, out.Close())...)
+	return c.Out.Print(errors.Join(errs...))
 }
+
+// Swept are the records that GC prints.
+var Swept = &cli.Records{Columns: []cli.Column{{Head: "SWEPT", Field: "swept.id"},
+	{Head: "DIRECTORIES", Field: "swept.dirs"}, {Head: "KILLED", Field: "swept.killed"}},
+	Members: map[string]any{"swept": state.Swept{}}}
 
 // GC sweeps and prints what was swept.
 func GC(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{{Head: "SWEPT", Field: "swept.id"}, {Head: "DIRECTORIES", Field: "swept.dirs"},
-		{Head: "KILLED", Field: "swept.killed"}},
-		cli.Schema(map[string]any{"swept": state.Swept{}}), nil)
-	if err != nil {
-		return err
-	}
 	swept, err := c.State().GC(context.Background())
 	if err != nil {
 		return state.Explain(err)
 	}
+	var rs []*record.Record
 	for _, s := range swept {
-		rec := record.New()
-		rec.MustSet("swept", s)
-		if err := out.Write(rec); err != nil {
-			return err
-		}
+		rs = append(rs, record.Of("swept", s))
 	}
 	if len(swept) == 0 {
 		c.Log.Info("nothing to sweep")
 	}
-	return out.Close()
+	return c.Out.Print(nil, rs...)
 }

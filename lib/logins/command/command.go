@@ -19,17 +19,19 @@ import (
 	"btools/lib/exit"
 	"btools/lib/logins"
 	"btools/lib/logins/remote"
+	"btools/lib/record"
 	"btools/lib/spell"
 )
 
 // ArgsUsage is the usage of the arguments.
 const ArgsUsage = "save|list|show|delete|import|export [NAME|FILE]"
 
-var columns = []cli.Column{
+// Records are those that the commands print.
+var Records = &cli.Records{Columns: []cli.Column{
 	{Head: "STATE", Field: "state.name"}, {Head: "COOKIES", Field: "state.cookie_count"},
 	{Head: "EXPIRES", Field: "state.earliest_expiry"}, {Head: "SAVED", Field: "state.saved_at", Spare: 2},
 	{Head: "BYTES", Field: "state.size_bytes", Spare: 1}, {Head: "ORIGINS", Field: "state.origins"},
-}
+}, Members: map[string]any{"state": logins.Info{}}}
 
 // Flags returns the flags of the commands. from is the placeholder of --from.
 func Flags(from string) []ucli.Flag {
@@ -41,9 +43,6 @@ func Flags(from string) []ucli.Flag {
 
 // Store returns the store of states of this user.
 func Store(c *cli.Context) (*logins.Store, error) { return logins.Open(c.Getenv, c.Home()) }
-
-// Fields are what the records of the commands have.
-var Fields = cli.Fields(map[string]any{"state": logins.Info{}})
 
 // Offer offers the names of states: those of the program that runs the sessions, at
 // its control socket, else those of this user.
@@ -67,8 +66,7 @@ func Offer(c *cli.Completion, socket string) {
 	defer cl.Close()
 	answer, _ := api.StateList.Ask(ctx, cl, api.StateRequest{})
 	for _, r := range answer.States {
-		var i logins.Info
-		r.Get("state", &i)
+		i := record.Member[logins.Info](r, "state")
 		c.Offer(i.Name, spell.Count(i.CookieCount, "cookie"))
 	}
 }
@@ -93,10 +91,6 @@ type Dial func(ctx context.Context, save bool) (*control.Client, error)
 
 // Run runs a command. of returns the session or lease that --from names.
 func Run(c *cli.Context, dial Dial, of func(from string) api.Of) error {
-	out, err := c.Output(columns, cli.Schema(map[string]any{"state": logins.Info{}}), nil)
-	if err != nil {
-		return err
-	}
 	args := c.Args()
 	word, argument := "", ""
 	if len(args) > 0 {
@@ -141,12 +135,7 @@ func Run(c *cli.Context, dial Dial, of func(from string) api.Of) error {
 	for _, lost := range answer.Lost {
 		c.Log.Warn("not in the state: " + lost)
 	}
-	for _, r := range answer.States {
-		if err := out.Write(r); err != nil {
-			return err
-		}
-	}
-	return out.Close()
+	return c.Out.Print(nil, answer.States...)
 }
 
 // check refuses wrong usage of a command with at most one argument.

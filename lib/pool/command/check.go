@@ -22,56 +22,47 @@ type setting struct {
 	Source   string `json:"source"`
 }
 
+// Settings are the records that Check prints.
+var Settings = &cli.Records{Columns: []cli.Column{
+	{Head: "POOL", Field: "setting.pool"}, {Head: "INSTANCE", Field: "setting.instance"},
+	{Head: "KEY", Field: "setting.key"}, {Head: "VALUE", Field: "setting.value"},
+	{Head: "SOURCE", Field: "setting.source", Spare: 1},
+}, Members: map[string]any{"setting": setting{}}}
+
 // Check prints each value that is set, one record each: of every pool, and of
 // instances that have their own. With --all it prints every value of every
 // instance.
 func Check(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{
-		{Head: "POOL", Field: "setting.pool"}, {Head: "INSTANCE", Field: "setting.instance"},
-		{Head: "KEY", Field: "setting.key"}, {Head: "VALUE", Field: "setting.value"},
-		{Head: "SOURCE", Field: "setting.source", Spare: 1},
-	}, cli.Schema(map[string]any{"setting": setting{}}), nil)
-	if err != nil {
-		return err
-	}
 	cfg, err := load(c)
 	if err != nil {
 		return err
 	}
 	all := c.Bool("all")
-	write := func(pool, instance string, values []config.Value) error {
+	var rs []*record.Record
+	add := func(pool, instance string, values []config.Value) {
 		for _, v := range values {
 			// The number of instances is always shown.
 			if !all && !v.Set && v.Key != "INSTANCES" {
 				continue
 			}
-			r := record.New()
-			r.MustSet("setting", setting{pool, instance, v.Key, v.Text, v.Source})
-			if err := out.Write(r); err != nil {
-				return err
-			}
+			rs = append(rs, record.Of("setting", setting{pool, instance, v.Key, v.Text, v.Source}))
 		}
-		return nil
 	}
 	for _, p := range cfg.Pools {
 		values := p.Values()
 		if all { // instances print the others
 			values = slices.DeleteFunc(values, func(v config.Value) bool { return !v.Shared })
 		}
-		if err := write(p.Name, "", values); err != nil {
-			return err
-		}
+		add(p.Name, "", values)
 		for _, i := range p.Instances {
-			if err := write(p.Name, i.ID, p.InstanceValues(i.ID, !all)); err != nil {
-				return err
-			}
+			add(p.Name, i.ID, p.InstanceValues(i.ID, !all))
 		}
 	}
-	if err := out.Close(); err != nil {
+	if err := c.Out.Print(nil, rs...); err != nil {
 		return err
 	}
 	warnMissing(c, cfg)
-	if !all && out.Table() {
+	if !all && c.Out.Table() {
 		c.Log.Info("all other settings have their defaults; bpool check --all shows them")
 	}
 	return nil

@@ -96,6 +96,10 @@ type instanceRow struct {
 	api.InstanceStatus
 }
 
+// PoolRecords are the records that Status prints.
+var PoolRecords = &cli.Records{Columns: statusColumns(false),
+	Members: map[string]any{"pools": nil, "summary": api.PoolsSummary{}}}
+
 // Status prints the state of the pools: on a terminal a row for each instance,
 // otherwise the JSON of the specification on one line.
 func Status(c *cli.Context) error {
@@ -103,15 +107,9 @@ func Status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	wide := c.Bool("wide")
-	members := map[string]any{"pools": nil, "summary": api.PoolsSummary{}}
-	out, err := c.Output(statusColumns(wide), cli.Schema(members), nil)
-	if err != nil {
-		return err
-	}
 	fetch := func() (api.PoolsStatus, error) { return ask(c, api.Pools, api.Of{Pool: name}) }
 	if c.Bool("watch") {
-		if !out.Table() {
+		if !c.Out.Table() {
 			return c.UsageError("--watch needs a terminal; bpool watch prints events, one a line")
 		}
 		return watchStatus(c, fetch)
@@ -120,13 +118,12 @@ func Status(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if !out.Table() {
-		r := record.New()
-		r.MustSet("pools", st.Pools)
-		r.MustSet("summary", st.Summary)
-		return errors.Join(out.Write(r), out.Close())
+	if wide := c.Bool("wide"); c.Out.Table() {
+		return table(c.Table(c.Stdout, statusColumns(wide)), st, wide)
 	}
-	return table(out, st, wide)
+	r := record.Of("pools", st.Pools)
+	r.MustSet("summary", st.Summary)
+	return c.Out.Print(nil, r)
 }
 
 // table prints a row for each instance.
@@ -134,6 +131,7 @@ func table(out *cli.Output, st api.PoolsStatus, wide bool) error {
 	if wide {
 		out.Wide()
 	}
+	var rows []*record.Record
 	for _, p := range st.Pools {
 		for _, i := range p.Instances {
 			row := instanceRow{Pool: p.Name, InstanceStatus: i}
@@ -150,14 +148,10 @@ func table(out *cli.Output, st api.PoolsStatus, wide bool) error {
 					row.Error += "; " + pool.NextTry(i.NextTry.Time, time.Now())
 				}
 			}
-			r := record.New()
-			r.MustSet("status", row)
-			if err := out.Write(r); err != nil {
-				return err
-			}
+			rows = append(rows, record.Of("status", row))
 		}
 	}
-	return out.Close()
+	return out.Print(nil, rows...)
 }
 
 // watchStatus prints the status in place, every second.
@@ -218,17 +212,24 @@ func optionalArg(c *cli.Context, what string) (string, error) {
 	}
 }
 
+// The records of leases that are granted, released and renewed.
+var (
+	Granted = &cli.Records{Columns: []cli.Column{
+		{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"},
+		{Head: "INSTANCE", Field: "lease.instance", Spare: 2}, {Head: "ENDPOINT", Field: "instance.http_url"},
+		{Head: "EXPIRES", Field: "lease.expires_at", Show: cli.Clock, Spare: 1}}}
+	Released = &cli.Records{Columns: []cli.Column{{Head: "RELEASED", Field: "lease.id"}}}
+	Renewed  = &cli.Records{Columns: []cli.Column{
+		{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: cli.Clock}}}
+)
+
 // Lease leases an instance and prints its record, or runs a command with it.
 func Lease(c *cli.Context) error {
 	name, err := optionalArg(c, "pool")
 	if err != nil {
 		return err
 	}
-	cmd, err := runcommand.Read(c, []cli.Column{
-		{Head: "LEASE", Field: "lease.id"}, {Head: "POOL", Field: "lease.pool"},
-		{Head: "INSTANCE", Field: "lease.instance", Spare: 2}, {Head: "ENDPOINT", Field: "instance.http_url"},
-		{Head: "EXPIRES", Field: "lease.expires_at", Show: cli.Clock, Spare: 1},
-	}, cli.Schema(nil), nil)
+	cmd, err := runcommand.Read(c, nil)
 	if err != nil {
 		return err
 	}
@@ -474,10 +475,7 @@ func checkDurations(c *cli.Context, flags ...string) error {
 
 // Release ends leases. It is not an error if a lease has already ended.
 func Release(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{{Head: "RELEASED", Field: "lease.id"}}, cli.Schema(nil), nil)
-	if err != nil {
-		return err
-	}
+	var err error
 	ids := c.Args()
 	if c.Bool("all") == (len(ids) > 0) {
 		if len(ids) > 0 {
@@ -502,13 +500,11 @@ func Release(c *cli.Context) error {
 		if len(ended) == 0 && !of.All {
 			c.Log.Info("there is no lease " + of.Lease + "; it may have ended")
 		}
-		for _, r := range ended {
-			if err := out.Write(r); err != nil {
-				return err
-			}
+		if err := c.Out.Write(ended...); err != nil {
+			return err
 		}
 	}
-	return out.Close()
+	return c.Out.Close()
 }
 
 // Renew extends a lease and prints its record.
@@ -520,20 +516,11 @@ func Renew(c *cli.Context) error {
 	if id == "" {
 		return c.UsageError("name the lease to renew")
 	}
-	out, err := c.Output([]cli.Column{
-		{Head: "LEASE", Field: "lease.id"}, {Head: "EXPIRES", Field: "lease.expires_at", Show: cli.Clock},
-	}, cli.Schema(nil), nil)
-	if err != nil {
-		return err
-	}
 	if err := checkDurations(c, "ttl"); err != nil {
 		return err
 	}
 	r, err := ask(c, api.Renew, api.RenewRequest{Of: api.Of{Lease: id}, TTL: c.Duration("ttl").Milliseconds()})
-	if err != nil {
-		return err
-	}
-	return errors.Join(out.Write(r), out.Close())
+	return c.Out.Print(err, r)
 }
 
 // Restart replaces the browsers of a pool, or of one instance: POOL[/ID].
@@ -622,24 +609,23 @@ func Scale(c *cli.Context) error {
 	return nil
 }
 
+// Events are the records that Watch prints.
+var Events = &cli.Records{Columns: []cli.Column{
+	{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
+	{Head: "POOL", Field: "event.pool"}, {Head: "INSTANCE", Field: "event.instance"},
+	{Head: "LEASE", Field: "event.lease", Show: shortLeaseID},
+	{Head: "WHY", Field: "event.why", Below: true, Show: pool.FirstSentence},
+}, Members: map[string]any{"event": pool.Event{}}}
+
 // Watch prints events as they happen.
 func Watch(c *cli.Context) error {
-	out, err := c.Output([]cli.Column{
-		{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
-		{Head: "POOL", Field: "event.pool"}, {Head: "INSTANCE", Field: "event.instance"},
-		{Head: "LEASE", Field: "event.lease", Show: shortLeaseID},
-		{Head: "WHY", Field: "event.why", Below: true, Show: pool.FirstSentence},
-	}, cli.Schema(map[string]any{"event": pool.Event{}}), nil)
-	if err != nil {
-		return err
-	}
 	ctx := context.Background()
 	cl, err := running(c).Dial(ctx)
 	if err != nil {
 		return err
 	}
 	for after := int64(-1); ; after = 0 {
-		err := historycommand.Print(ctx, cl, out, "service", after, func(e pool.Event) int64 { return e.Number })
+		err := historycommand.Print(ctx, cl, c.Out, "service", after, func(e pool.Event) int64 { return e.Number })
 		cl.Close()
 		var e *control.Error
 		if !errors.As(err, &e) || e.Code != control.Stopping {

@@ -18,14 +18,6 @@ import (
 	"btools/lib/state"
 )
 
-// What the records of commands have, for --field.
-var (
-	SettingFields  = cli.Fields(map[string]any{"setting": setting{}})
-	StatusFields   = cli.Fields(map[string]any{"pools": nil, "summary": api.PoolsSummary{}})
-	DownloadFields = cli.Fields(map[string]any{"download": download{}})
-	EventFields    = cli.Fields(map[string]any{"event": pool.Event{}})
-)
-
 // listening returns the control socket of the service that a command would use, ""
 // if none runs. A service is asked for completions only if a state file has it and
 // its process lives: at a socket of systemd's a connection would start it.

@@ -32,6 +32,9 @@ type download struct {
 	Saved string `json:"saved,omitempty"` // the path of the copy of --save
 }
 
+// DownloadRecords are the records of downloads.
+var DownloadRecords = downloadscommand.Records(download{})
+
 // Downloads prints the downloads of a lease.
 func Downloads(c *cli.Context) error {
 	return downloadscommand.Print(c, "lease", func(lease string, r api.DownloadsRequest) ([]downloads.File, error) {

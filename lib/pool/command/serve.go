@@ -83,6 +83,12 @@ type service struct {
 	Pools   []string `json:"pools"`
 }
 
+// Services are the records that Serve prints.
+var Services = &cli.Records{Columns: []cli.Column{
+	{Head: "PID", Field: "service.pid"}, {Head: "POOLS", Field: "service.pools"},
+	{Head: "SOCKET", Field: "service.socket"},
+}, Members: map[string]any{"service": service{}}}
+
 // Serve runs the service until it is told to stop.
 func Serve(c *cli.Context) (err error) {
 	env, file := os.Environ(), runningFile()
@@ -91,13 +97,6 @@ func Serve(c *cli.Context) (err error) {
 		return err
 	}
 	defer func() { before.Fail(err) }()
-	out, err := c.Output([]cli.Column{
-		{Head: "PID", Field: "service.pid"}, {Head: "POOLS", Field: "service.pools"},
-		{Head: "SOCKET", Field: "service.socket"},
-	}, cli.Schema(map[string]any{"service": service{}}), nil)
-	if err != nil {
-		return err
-	}
 	cfg, err := load(c)
 	if err != nil {
 		return err
@@ -199,9 +198,7 @@ func Serve(c *cli.Context) (err error) {
 		go waitForStart(ctx, c, v, ready) // the watchdog does not wait
 	}
 	if err == nil && ctx.Err() == nil {
-		r := record.New()
-		r.MustSet("service", service{os.Getpid(), reg.Path, httpURL, v.Names()})
-		err = errors.Join(out.Write(r), out.Close())
+		err = c.Out.Print(nil, record.Of("service", service{os.Getpid(), reg.Path, httpURL, v.Names()}))
 		if before != nil {
 			err = nil // who read the first record may have gone
 		}

@@ -39,16 +39,15 @@ import (
 	"btools/lib/systemd"
 )
 
-var columns = []cli.Column{
+// Proxies are the records of proxies, and of the browsers that have joined a hub.
+var Proxies = &cli.Records{Columns: []cli.Column{
 	{Head: "PORT", Field: "proxy.port"}, {Head: "PID", Field: "proxy.pid"}, {Head: "STATE", Field: "status.state"},
 	{Head: "BROWSER", Field: "browser.type"}, {Head: "VERSION", Field: "browser.version"},
 	{Head: "WEBSOCKETS", Field: "status.websockets"},
 	{Head: "JOINED", Field: "joined.port"},
 	{Head: "OWNER", Field: "proxy.owner", Spare: 1},
 	{Head: "ENDPOINT", Field: "proxy.http_url"},
-}
-
-func schema() map[string]any { return cli.Schema(map[string]any{"status": api.ProxyStatus{}}) }
+}, Members: map[string]any{"status": api.ProxyStatus{}}}
 
 // Run serves until it is stopped, or as long as a command runs.
 func Run(c *cli.Context) error {
@@ -62,7 +61,7 @@ func Run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd, err := runcommand.Read(c, columns, schema(), rec)
+	cmd, err := runcommand.Read(c, rec)
 	if err != nil {
 		return err
 	}

@@ -10,19 +10,9 @@ import (
 
 	"btools/lib/cli"
 	"btools/lib/client"
-	"btools/lib/control/api"
 	"btools/lib/flags"
-	"btools/lib/fleet"
 	statecommand "btools/lib/logins/command"
 	"btools/lib/record"
-)
-
-// What the records of commands have, for --field.
-var (
-	StatusFields   = cli.Fields(map[string]any{"status": api.ProxyStatus{}})
-	SessionFields  = cli.Fields(map[string]any{"session": api.Session{}})
-	DownloadFields = cli.Fields(map[string]any{"download": Download{}})
-	EventFields    = cli.Fields(map[string]any{"event": fleet.Event{}})
 )
 
 // Ports offers the ports of proxies, and HubPorts those of hubs.
@@ -141,12 +131,8 @@ func Joined(c *cli.Completion) {
 		return
 	}
 	for _, r := range instancesOf(p) {
-		var i record.Instance
-		var j record.Joined
-		r.Get("instance", &i)
-		r.Get("joined", &j)
-		if !j.Claimed {
-			c.Offer(i.ID, fmt.Sprintf("%d tabs, %s", j.Tabs, j.UserAgent))
+		if j := record.Member[record.Joined](r, "joined"); !j.Claimed {
+			c.Offer(j.ID, fmt.Sprintf("%d tabs, %s", j.Tabs, j.UserAgent))
 		}
 	}
 }

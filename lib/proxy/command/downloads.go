@@ -111,6 +111,9 @@ type Download struct {
 	Saved   string `json:"saved,omitempty"` // the path of the copy of --save
 }
 
+// DownloadRecords are the records of downloads.
+var DownloadRecords = downloadscommand.Records(Download{})
+
 // Downloads prints the downloads of a session.
 func Downloads(c *cli.Context) error {
 	of := func(name string, r api.DownloadsRequest) ([]downloads.File, error) {
@@ -125,6 +128,23 @@ func Downloads(c *cli.Context) error {
 		func(f downloads.File, session, saved string) Download { return Download{f, session, saved} })
 }
 
+// Events are the records of events: of sessions, and of browsers that join a hub.
+var Events = &cli.Records{Columns: []cli.Column{
+	{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
+	{Head: "SESSION", Field: "event.session"}, {Head: "NAME", Field: "event.download.name"},
+	{Head: "BYTES", Field: "event.download.bytes"}, {Head: "WHY", Field: "event.why", Below: true},
+}, Members: map[string]any{"event": struct {
+	sessionEvent
+	Instance string `json:"instance"` // of a hub
+}{}}}
+
+type sessionEvent fleet.Event // its name hides no member
+
+var hubEventColumns = []cli.Column{
+	{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
+	{Head: "INSTANCE", Field: "event.instance"}, {Head: "WHY", Field: "event.why", Below: true},
+}
+
 // Watch prints events of sessions as they happen.
 func Watch(c *cli.Context) error {
 	if len(c.Args()) != 0 {
@@ -134,31 +154,19 @@ func Watch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	cols, schema := []cli.Column{
-		{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
-		{Head: "SESSION", Field: "event.session"}, {Head: "NAME", Field: "event.download.name"},
-		{Head: "BYTES", Field: "event.download.bytes"}, {Head: "WHY", Field: "event.why", Below: true},
-	}, map[string]any{"event": fleet.Event{}}
-	if p.Extension {
-		cols, schema = []cli.Column{
-			{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
-			{Head: "INSTANCE", Field: "event.instance"}, {Head: "WHY", Field: "event.why", Below: true},
-		}, map[string]any{"event": hub.Event{}}
-	}
-	out, err := c.Output(cols, cli.Schema(schema), nil)
-	if err != nil {
-		return err
-	}
 	ctx := context.Background()
 	cl, err := p.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	if p.Extension {
-		return historycommand.Print(ctx, cl, out, "proxy", -1, func(e hub.Event) int64 { return e.Number })
+	if !p.Extension {
+		return historycommand.Print(ctx, cl, c.Out, "proxy", -1, func(e fleet.Event) int64 { return e.Number })
 	}
-	return historycommand.Print(ctx, cl, out, "proxy", -1, func(e fleet.Event) int64 { return e.Number })
+	if c.Out.Table() {
+		c.Out = c.Table(c.Stdout, hubEventColumns)
+	}
+	return historycommand.Print(ctx, cl, c.Out, "proxy", -1, func(e hub.Event) int64 { return e.Number })
 }
 
 // events answers with the events after a number.

@@ -77,7 +77,7 @@ var joinDefault = net.JoinHostPort("127.0.0.1", strconv.Itoa(extension.DefaultPo
 // runHub serves browsers that join by the extension until it is stopped, or as
 // long as a command runs.
 func runHub(c *cli.Context) error {
-	cmd, err := runcommand.Read(c, columns, schema(), nil)
+	cmd, err := runcommand.Read(c, nil)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -214,22 +213,19 @@ func (s *service) registerSessions(m *control.Mux) {
 	s.states.Register(m)
 }
 
-var sessionColumns = []cli.Column{
+// SessionRecords are the records of sessions.
+var SessionRecords = &cli.Records{Columns: []cli.Column{
 	{Head: "SESSION", Field: "session.name"}, {Head: "PORT", Field: "proxy.port"},
 	{Head: "TABS", Field: "session.tab_count"},
 	{Head: "CLIENTS", Field: "session.clients"}, {Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds},
 	{Head: "HIBERNATED", Field: "session.hibernated", Spare: 2},
 	{Head: "CONTROL", Field: "session.control.by", Spare: 3},
 	{Head: "OWNER", Field: "proxy.owner", Spare: 1}, {Head: "ENDPOINT", Field: "session.ws_url"},
-}
+}, Members: map[string]any{"session": api.Session{}}}
 
 // Sessions lists the sessions of the running proxies, or creates or ends
 // sessions of one.
 func Sessions(c *cli.Context) error {
-	out, err := c.Output(sessionColumns, cli.Schema(map[string]any{"session": api.Session{}}), nil)
-	if err != nil {
-		return err
-	}
 	args := c.Args()
 	for _, f := range settings.Flags(settings.Request) {
 		if c.Given(f) && (len(args) == 0 || args[0] != "new") {
@@ -238,37 +234,37 @@ func Sessions(c *cli.Context) error {
 	}
 	switch {
 	case len(args) == 1 && args[0] == "list" && !c.Bool("all"):
-		err = listSessions(c, out)
+		return listSessions(c)
 	case len(args) == 2 && args[0] == "end" && !c.Bool("all"):
-		err = endSessions(c, out, api.Of{Session: args[1]})
+		return endSessions(c, api.Of{Session: args[1]})
 	case len(args) == 1 && args[0] == "end" && c.Bool("all"):
-		err = endSessions(c, out, api.Of{All: true})
+		return endSessions(c, api.Of{All: true})
 	case len(args) == 2 && args[0] == "new" && !c.Bool("all"):
-		err = newSession(c, out, args[1])
-	default:
-		return c.UsageError("expected list, new NAME, end NAME, or end --all")
+		return newSession(c, args[1])
 	}
-	return errors.Join(err, out.Close())
+	return c.UsageError("expected list, new NAME, end NAME, or end --all")
 }
 
-func listSessions(c *cli.Context, out *cli.Output) error {
+func listSessions(c *cli.Context) error {
 	ps, err := sharedProxies(c)
 	if err != nil {
 		return err
 	}
 	for _, p := range ps {
 		rs, err := api.List.Ask(context.Background(), p, api.Of{All: true})
-		err = write(out, err, rs...)
+		if err == nil {
+			err = c.Out.Write(rs...)
+		}
 		if err != nil && c.IsSet("port") {
 			return err
 		} else if err != nil {
 			c.Log.Warn(err.Error()) // the others can be listed
 		}
 	}
-	return nil
+	return c.Out.Close()
 }
 
-func endSessions(c *cli.Context, out *cli.Output, of api.Of) error {
+func endSessions(c *cli.Context, of api.Of) error {
 	p, name, err := proxyOf(c, of.Session)
 	if err != nil {
 		return err
@@ -279,10 +275,10 @@ func endSessions(c *cli.Context, out *cli.Output, of api.Of) error {
 			p.Owner, p.Port)
 	}
 	rs, err := api.Release.Ask(context.Background(), p, of)
-	return write(out, err, rs...)
+	return c.Out.Print(err, rs...)
 }
 
-func newSession(c *cli.Context, out *cli.Output, name string) error {
+func newSession(c *cli.Context, name string) error {
 	p, err := pick(c, client.Shared)
 	if err != nil {
 		return err
@@ -292,7 +288,7 @@ func newSession(c *cli.Context, out *cli.Output, name string) error {
 		return err
 	}
 	r, err := api.Hold.Ask(context.Background(), p, api.HoldRequest{Of: api.Of{Session: name}, Settings: values})
-	return write(out, err, r)
+	return c.Out.Print(err, r)
 }
 
 // pick returns the proxy of --port, or the only one of a kind.
@@ -358,17 +354,7 @@ func proxyOf(c *cli.Context, name string) (client.Proxy, string, error) {
 func sessionsAt(p client.Proxy) (all []api.Session, err error) {
 	rs, err := api.List.Ask(context.Background(), p, api.Of{All: true})
 	for _, r := range rs {
-		var s api.Session
-		r.Get("session", &s)
-		all = append(all, s)
+		all = append(all, record.Member[api.Session](r, "session"))
 	}
 	return all, err
-}
-
-// write prints the records of an answer, unless there is an error.
-func write(out *cli.Output, err error, rs ...*record.Record) error {
-	for i := 0; err == nil && i < len(rs); i++ {
-		err = out.Write(rs[i])
-	}
-	return err
 }

@@ -119,7 +119,7 @@ func (h *extensionHub) hold(ctx context.Context, l *hub.Link, r *record.Record) 
 // Join claims a browser that has joined a hub, prints its record, and runs until
 // the browser leaves.
 func Join(c *cli.Context) error {
-	cmd, err := runcommand.Read(c, columns, schema(), nil)
+	cmd, err := runcommand.Read(c, nil)
 	if err != nil {
 		return err
 	}

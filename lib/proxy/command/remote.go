@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"btools/lib/cli"
@@ -16,10 +15,6 @@ import (
 
 // List prints the status of every proxy.
 func List(c *cli.Context) error {
-	out, err := c.Output(columns, schema(), nil)
-	if err != nil {
-		return err
-	}
 	ps, err := client.Any.All(c.State())
 	if err != nil {
 		return err
@@ -30,15 +25,15 @@ func List(c *cli.Context) error {
 			c.Log.Warn(err.Error())
 			r = p.Record
 		}
-		all := []*record.Record{r}
+		rs := []*record.Record{r}
 		if p.Extension {
-			all = append(all, instancesOf(p)...)
+			rs = append(rs, instancesOf(p)...)
 		}
-		if err := write(out, nil, all...); err != nil {
+		if err := c.Out.Write(rs...); err != nil {
 			return err
 		}
 	}
-	return out.Close()
+	return c.Out.Close()
 }
 
 // Status, Stop and Restart send one proxy a request and print its status; Launch sends the options of the flags.
@@ -61,19 +56,12 @@ func none(*cli.Context) (of api.Of, err error) { return of, err }
 func requests[P any](method control.Method[P, *record.Record], read func(*cli.Context) (P, error),
 ) func(*cli.Context) error {
 	return func(c *cli.Context) error {
-		out, err := c.Output(columns, schema(), nil)
-		if err != nil {
-			return err
-		}
 		params, err := read(c)
 		if err != nil {
 			return err
 		}
 		if r, err := onInstance(c, control.Method[api.Of, *record.Record](method)); r != nil || err != nil {
-			if err == nil {
-				err = errors.Join(out.Write(r), out.Close())
-			}
-			return err
+			return c.Out.Print(err, r)
 		}
 		if len(c.Args()) > 1 {
 			return c.UsageError("expected one port, not %d", len(c.Args()))
@@ -83,9 +71,6 @@ func requests[P any](method control.Method[P, *record.Record], read func(*cli.Co
 			return err
 		}
 		r, err := method.Ask(context.Background(), p, params)
-		if err != nil {
-			return err
-		}
-		return errors.Join(out.Write(r), out.Close())
+		return c.Out.Print(err, r)
 	}
 }

@@ -5,7 +5,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -35,9 +34,8 @@ type CMD struct {
 
 // Read reads what a program prints and the flags of its command, and looks the command up, before anything is launched
 // for it. Known is the input record, nil without one. A command cannot be given together with the excluded flags.
-func Read(c *cli.Context, cols []cli.Column, schema map[string]any, known *record.Record, excluded ...string) (*CMD,
-	error) {
-	out, err := c.Output(cols, schema, known)
+func Read(c *cli.Context, known *record.Record, excluded ...string) (*CMD, error) {
+	out, err := c.Records(known)
 	if err != nil {
 		return nil, err
 	}
@@ -144,4 +142,4 @@ func (m *CMD) Serve(ctx context.Context, stop context.CancelCauseFunc, serve fun
 }
 
 // Print prints the record of a program without a command.
-func (m *CMD) Print(r *record.Record) error { return errors.Join(m.Out.Write(r), m.Out.Close()) }
+func (m *CMD) Print(r *record.Record) error { return m.Out.Print(nil, r) }

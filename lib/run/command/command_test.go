@@ -38,7 +38,7 @@ func program(t *testing.T, at run.Endpoint, serving func(), args ...string) (cod
 	browser := record.New()
 	browser.MustSet("instance", map[string]string{"id": "inst_1"})
 	do := func(c *cli.Context) error {
-		m, err := Read(c, nil, cli.Schema(nil), nil, "wait")
+		m, err := Read(c, nil, "wait")
 		if err != nil {
 			return err
 		}
