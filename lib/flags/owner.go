@@ -10,7 +10,18 @@ import (
 	"btools/lib/cli"
 	"btools/lib/lifetime"
 	"btools/lib/proc"
+	"btools/lib/settings"
 )
+
+// CheckDurations refuses flags whose values are no durations, or too long ones.
+func CheckDurations(c *cli.Context, names ...string) error {
+	for _, name := range names {
+		if d := c.Duration(name); d < 0 || d > settings.MaxDuration {
+			return c.UsageError("--%s must be a duration such as 15s, at most 876000h, not %v", name, d)
+		}
+	}
+	return nil
+}
 
 // Pipe returns an end of the pipe of --pipe-fd. What is started from here does not
 // inherit it.

@@ -52,6 +52,7 @@ func Launch(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	spec.Owner = cmd.Owner
 	inherited := proc.HideInherited()
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
@@ -229,13 +230,12 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		TTL: c.Duration("ttl"), OwnedBy: c.String("owner"), LogLevel: c.String("log-level"),
 		LogFormat: c.String("log-format"),
 	}
+	if err := flags.CheckDurations(c, "stop-timeout", "ttl"); err != nil {
+		return nil, err
+	}
 	switch {
 	case s.Timeout <= 0:
 		return nil, c.UsageError("--timeout is a positive duration such as 15s, not %v", s.Timeout)
-	case s.StopTimeout < 0:
-		return nil, c.UsageError("--stop-timeout is a duration such as 5s, or 0, not %v", s.StopTimeout)
-	case s.TTL < 0:
-		return nil, c.UsageError("--ttl is a duration such as 10m, or 0 for no limit, not %v", s.TTL)
 	case c.IsSet("port") && (s.Port < 0 || s.Port > 65535):
 		return nil, c.UsageError("--port is 0 to 65535, not %d", s.Port)
 	}
@@ -249,9 +249,6 @@ func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 		return nil, err
 	}
 	if s.Hub, err = readHub(c); err != nil {
-		return nil, err
-	}
-	if s.Owner, err = flags.ReadOwner(c); err != nil {
 		return nil, err
 	}
 	if s.Pipe, err = readPipe(c); err != nil {

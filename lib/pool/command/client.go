@@ -242,14 +242,11 @@ func Lease(c *cli.Context) error {
 		ms := c.Duration("timeout").Milliseconds()
 		p.Timeout = &ms
 	}
-	if err := checkDurations(c, "timeout", "ttl"); err != nil {
+	if err := flags.CheckDurations(c, "timeout", "ttl"); err != nil {
 		return err
 	}
 	if c.IsSet("ttl") && p.TTL == 0 {
 		return c.UsageError("--ttl must be at least 1ms, not %v", c.Duration("ttl"))
-	}
-	if err := cmd.ReadOwner(); err != nil {
-		return err
 	}
 	owner := cmd.Owner
 	p.Confirm = !p.Bound
@@ -463,16 +460,6 @@ func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id stri
 	}
 }
 
-// checkDurations rejects flags that are not valid durations.
-func checkDurations(c *cli.Context, flags ...string) error {
-	for _, f := range flags {
-		if d := c.Duration(f); d < 0 || d > settings.MaxDuration {
-			return c.UsageError("--%s must be a duration such as 15s, at most 876000h, not %v", f, d)
-		}
-	}
-	return nil
-}
-
 // Release ends leases. It is not an error if a lease has already ended.
 func Release(c *cli.Context) error {
 	var err error
@@ -516,7 +503,7 @@ func Renew(c *cli.Context) error {
 	if id == "" {
 		return c.UsageError("name the lease to renew")
 	}
-	if err := checkDurations(c, "ttl"); err != nil {
+	if err := flags.CheckDurations(c, "ttl"); err != nil {
 		return err
 	}
 	r, err := ask(c, api.Renew, api.RenewRequest{Of: api.Of{Lease: id}, TTL: c.Duration("ttl").Milliseconds()})
@@ -554,7 +541,7 @@ func Drain(c *cli.Context) error {
 	case c.IsSet("timeout") && !c.Bool("wait"):
 		return c.UsageError("--timeout is for --wait")
 	}
-	if err := checkDurations(c, "timeout"); err != nil {
+	if err := flags.CheckDurations(c, "timeout"); err != nil {
 		return err
 	}
 	over := time.Now().Add(c.Duration("timeout"))

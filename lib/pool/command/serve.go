@@ -101,7 +101,7 @@ func Serve(c *cli.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := checkDurations(c, "drain-timeout", "stop-timeout", "retire-timeout"); err != nil {
+	if err := flags.CheckDurations(c, "drain-timeout", "stop-timeout", "retire-timeout"); err != nil {
 		return err
 	}
 	owner, err := flags.ReadOwner(c)

@@ -23,7 +23,6 @@ import (
 	"btools/lib/flags"
 	"btools/lib/forward/limits"
 	"btools/lib/front"
-	"btools/lib/guard"
 	"btools/lib/launch/options"
 	statecommand "btools/lib/logins/command"
 	"btools/lib/logins/remote"
@@ -74,9 +73,6 @@ func Run(c *cli.Context) error {
 		return err
 	}
 	if err := run.Check(c.Command, protocol == record.BiDi); err != nil {
-		return err
-	}
-	if err := cmd.ReadOwner(); err != nil {
 		return err
 	}
 	listeners, err := listen(c, rec)
@@ -172,19 +168,16 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
 		Options: o, Eager: c.Bool("eager"), Idle: s.Idle, IdleByConnections: s.IdleBy == settings.Connections,
 		Direct: c.Bool("direct"),
-		Health: proxy.Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout},
-		Front: front.Front{Guard: guard.Guard{Origins: c.StringSlice("allow-origin")},
-			Limit: front.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
-		Log: c.Log,
+		Health: proxy.Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout}, Log: c.Log,
 	}
-	if err := checkDurations(c, "stop-timeout"); err != nil {
+	if err := flags.CheckDurations(c, "stop-timeout"); err != nil {
 		return nil, err
 	}
-	switch {
-	case s.Timeout <= 0:
+	if s.Timeout <= 0 {
 		return nil, c.UsageError("--timeout must be a positive duration such as 15s, not %v", s.Timeout)
-	case p.Front.Limit.Max < 1:
-		return nil, c.UsageError("--max-connections must be 1 or more, not %d", p.Front.Limit.Max)
+	}
+	if err := readFront(c, &p.Front); err != nil {
+		return nil, err
 	}
 	if p.Sessions, err = sessionsOf(c); err != nil {
 		return nil, err
@@ -217,9 +210,6 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		p.Foreign = true
 		p.Launch = func(context.Context, options.Options, string) (*sibling.Browser, error) { return b, nil }
 	}
-	if p.Front.Guard.Tokens, err = flags.OpenTokens(c, nil); err != nil {
-		return nil, err
-	}
 	if path := c.String("trace"); c.IsSet("trace") && p.Sessions == nil {
 		hidden, err := flags.ReadSecrets(c)
 		if err != nil {
@@ -232,6 +222,16 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		p.Trace = &proxy.Trace{Out: hidden.JSONWriter(f), Log: c.Log}
 	}
 	return p, nil
+}
+
+// readFront sets what the flags say of who may connect to a port, and of how many do at once.
+func readFront(c *cli.Context, f *front.Front) (err error) {
+	f.Log, f.Guard.Origins = c.Log, c.StringSlice("allow-origin")
+	if f.Limit = (front.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}); f.Limit.Max < 1 {
+		return c.UsageError("--max-connections must be 1 or more, not %d", f.Limit.Max)
+	}
+	f.Guard.Tokens, err = flags.OpenTokens(c, nil)
+	return err
 }
 
 // takeOneConnection has all clients of a running browser share one connection to
@@ -253,16 +253,6 @@ func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, proto
 		}
 		return sibling.Endpoint(r)
 	})
-	return nil
-}
-
-// checkDurations refuses negative durations.
-func checkDurations(c *cli.Context, flags ...string) error {
-	for _, f := range flags {
-		if d := c.Duration(f); d < 0 {
-			return c.UsageError("--%s must be a duration such as 15s, or 0, not %v", f, d)
-		}
-	}
 	return nil
 }
 

@@ -20,7 +20,6 @@ import (
 	"btools/lib/extension/endpoint"
 	"btools/lib/extension/hub"
 	"btools/lib/flags"
-	"btools/lib/front"
 	"btools/lib/guard"
 	statecommand "btools/lib/logins/command"
 	"btools/lib/proxy"
@@ -85,9 +84,6 @@ func runHub(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.ReadOwner(); err != nil {
-		return err
-	}
 	addr := c.String("listen")
 	if addr == "" {
 		addr = joinDefault
@@ -141,10 +137,7 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Int("max-connections") < 1 {
-		return nil, c.UsageError("--max-connections must be 1 or more, not %d", c.Int("max-connections"))
-	}
-	if err := checkDurations(c, "stop-timeout", "timeout"); err != nil {
+	if err := flags.CheckDurations(c, "stop-timeout", "timeout"); err != nil {
 		return nil, err
 	}
 	path, err := codePath(c)
@@ -159,11 +152,9 @@ func newHub(c *cli.Context) (*extensionHub, error) {
 	h.server = &endpoint.Server{
 		Hub: &hub.Hub{Code: code, Open: c.Bool("no-pairing"), First: first, Last: last, Version: cli.Release(),
 			Log: c.Log},
-		Front: front.Front{
-			Guard: guard.Guard{Origins: c.StringSlice("allow-origin"), Browsers: guard.NewBrowsers(c.State())},
-			Limit: front.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}},
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log, Settings: set}
-	if h.server.Front.Guard.Tokens, err = flags.OpenTokens(c, nil); err != nil {
+	h.server.Front.Guard.Browsers = guard.NewBrowsers(c.State())
+	if err := readFront(c, &h.server.Front); err != nil {
 		return nil, err
 	}
 	if h.server.OpenDownloads, err = openDownloads(set.Downloads, h.dir); err != nil {

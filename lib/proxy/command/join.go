@@ -16,6 +16,7 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
+	"btools/lib/flags"
 	"btools/lib/fleet"
 	"btools/lib/lifetime"
 	"btools/lib/record"
@@ -126,10 +127,7 @@ func Join(c *cli.Context) error {
 	if len(c.Args()) > 1 {
 		return c.UsageError("expected one browser, by its ID or port, not %d", len(c.Args()))
 	}
-	if err := checkDurations(c, "timeout"); err != nil {
-		return err
-	}
-	if err := cmd.ReadOwner(); err != nil {
+	if err := flags.CheckDurations(c, "timeout"); err != nil {
 		return err
 	}
 	p, err := pick(c, client.Hubs)

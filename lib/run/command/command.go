@@ -25,7 +25,7 @@ import (
 type CMD struct {
 	Out      *cli.Output        // of the record that is printed without a command
 	Evidence *evidence.Evidence // nil without --evidence
-	Owner    lifetime.Owner     // set by ReadOwner
+	Owner    lifetime.Owner     // of the program
 
 	c       *cli.Context
 	path    string           // "" without a command
@@ -54,7 +54,8 @@ func Read(c *cli.Context, known *record.Record, excluded ...string) (*CMD, error
 	if m.Evidence, err = flags.ReadEvidence(c); err != nil {
 		return nil, err
 	}
-	return m, nil
+	m.Owner, err = flags.ReadOwner(c)
+	return m, err
 }
 
 // Given reports whether there is a command.
@@ -62,12 +63,6 @@ func (m *CMD) Given() bool { return m.path != "" }
 
 // Name returns the name of the command for people.
 func (m *CMD) Name() string { return filepath.Base(m.c.Command[0]) }
-
-// ReadOwner reads the flags that name the program's owner into Owner.
-func (m *CMD) ReadOwner() (err error) {
-	m.Owner, err = flags.ReadOwner(m.c)
-	return err
-}
 
 // Begin returns a context that ends when the watched owner is gone and, without a command, at a signal; now is closed
 // at the second signal. A service without a command outlives the readers of its output.

@@ -42,9 +42,6 @@ func program(t *testing.T, at run.Endpoint, serving func(), args ...string) (cod
 		if err != nil {
 			return err
 		}
-		if err := m.ReadOwner(); err != nil {
-			return err
-		}
 		ctx, stop, _ := m.Begin(m.Owner, false)
 		defer stop(nil)
 		serve := func(ctx context.Context) error {
