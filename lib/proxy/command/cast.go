@@ -152,14 +152,11 @@ func wholeBase(c *cli.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var e record.Proxy
-	r.Get("proxy", &e)
-	var status api.ProxyStatus
-	r.Get("status", &status)
+	e := record.Member[record.Proxy](r, "proxy")
 	switch {
 	case e.Isolated:
 		return "", c.UsageError("the proxy on port %d has sessions: name one of them", e.Port)
-	case status.State == "stopped": // to connect would launch one
+	case record.Member[api.ProxyStatus](r, "status").State == "stopped": // to connect would launch one
 		return "", exit.Errorf(exit.Unavailable, "no browser is running behind port %d", e.Port)
 	case e.Protocol == record.BiDi:
 		return "", c.UsageError("the browser behind port %d speaks WebDriver BiDi, which has no screencast", e.Port)
@@ -229,7 +226,7 @@ func castPage(ctx context.Context, c *cli.Context, base, token string) (string, 
 
 // pageAddress returns the WebSocket of a page.
 func pageAddress(base, id, token string) string {
-	address := strings.Replace(base, "http", "ws", 1) + "/devtools/page/" + id
+	address := webSocket(base) + "/devtools/page/" + id
 	if token != "" {
 		address += "?token=" + url.QueryEscape(token)
 	}

@@ -26,10 +26,8 @@ import (
 	"btools/lib/launch/options"
 	statecommand "btools/lib/logins/command"
 	"btools/lib/logins/remote"
-	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
-	"btools/lib/register"
 	"btools/lib/run"
 	runcommand "btools/lib/run/command"
 	"btools/lib/settings"
@@ -96,36 +94,19 @@ func Run(c *cli.Context) error {
 	if err := keepDownloads(c, p, dir); err != nil {
 		return err
 	}
-	p.State = c.State()
-	s := &service{proxy: p, dir: dir, states: remote.NewServer(statecommand.Store(c)),
-		record: withProxy(c, rec, listeners[0].Addr(), protocol, p.Sessions != nil)}
-	reg, err := s.registration(c, p.State)
-	if err != nil {
-		return err
-	}
-	p.Changed = reg.Restore
-	p.Start()
-	if err := reg.Open(ctx); err != nil {
-		return err
-	}
-	defer func() {
-		if err := reg.Close(); err != nil {
-			c.Log.Warn(err.Error())
-		}
-	}()
-	defer func() { // before the entry that names it goes
-		if err := dir.Remove(); err != nil {
-			c.Log.Warn(err.Error())
-		}
-	}()
-	reg.Serve(s.methods().Serve)
 	if p.Foreign && !c.IsSet("target") {
 		defer tellLeft(c, rec)
 	}
+	p.State = c.State()
+	s := &service{proxy: p, states: remote.NewServer(statecommand.Store(c)),
+		listed: list(c, rec, dir, listeners[0].Addr(), record.Proxy{Protocol: protocol, Isolated: p.Sessions != nil})}
+	begin := func(restore func()) {
+		p.Changed = restore
+		p.Start()
+	}
 	serve := func(ctx context.Context) error { return p.Serve(ctx, listeners...) }
-	return cmd.Serve(ctx, stop, serve, s.record, func() (run.Endpoint, error) {
-		var e record.Proxy
-		s.record.Get("proxy", &e)
+	return s.run(ctx, stop, c, cmd, begin, s.methods(), serve, func() (run.Endpoint, error) {
+		e := s.at
 		if e.Isolated && !c.IsSet("root-session") { // clients that are given one address share one browser
 			e.WSURL = sessionOf(api.Session{Name: cmdSession}, e).WSURL
 		}
@@ -140,8 +121,7 @@ func Run(c *cli.Context) error {
 // tellLeft tells how to stop the browser of a record on standard input, if it goes on
 // when this program ends.
 func tellLeft(c *cli.Context, rec *record.Record) {
-	var i record.Instance
-	rec.Get("instance", &i)
+	i := record.Member[record.Instance](rec, "instance")
 	if f, err := c.State().Read(); err == nil && i.ID != "" {
 		if e := f.Instance(i.ID); e != nil && e.Alive() {
 			c.Log.Info(fmt.Sprintf("the browser %s goes on: blaunch stop %s ends it", i.ID, i.ID))
@@ -346,35 +326,6 @@ func protocolOf(p *proxy.Proxy, rec *record.Record) string {
 	return ""
 }
 
-// withProxy returns the record with the proxy's addresses.
-func withProxy(c *cli.Context, rec *record.Record, addr net.Addr, protocol string, isolated bool) *record.Record {
-	if rec == nil {
-		rec = record.New()
-	}
-	rec = rec.Clone()
-	a := addr.(*net.TCPAddr)
-	host := a.IP.String()
-	reach := host
-	if a.IP.IsUnspecified() {
-		reach = "127.0.0.1"
-	}
-	at := net.JoinHostPort(reach, strconv.Itoa(a.Port))
-	e := record.Proxy{PID: os.Getpid(), Host: host, Port: a.Port, HTTPURL: "http://" + at, Isolated: isolated,
-		Owner: c.String("owner")}
-	setProtocol(&e, protocol)
-	rec.MustSet("proxy", e)
-	return rec
-}
-
-// setProtocol sets a proxy's protocol and the matching address.
-func setProtocol(e *record.Proxy, protocol string) {
-	e.Protocol = protocol
-	e.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + "/devtools/browser"
-	if protocol == record.BiDi {
-		e.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + "/session"
-	}
-}
-
 // launch returns a function that launches a browser with --launch, or with
 // blaunch on behalf of owner.
 func launch(
@@ -427,32 +378,11 @@ func shellArgv(line string, more []string) []string {
 	return []string{"/bin/sh", "-c", line}
 }
 
-// service is the proxy as other programs on this machine see it.
+// service is a proxy with its control socket.
 type service struct {
+	*listed
 	proxy  *proxy.Proxy
-	record *record.Record
-	dir    *state.Dir // of the sessions' files
 	states *remote.Server
-}
-
-// registration makes the proxy known to others: by an entry in the state file
-// and a control socket.
-func (s *service) registration(c *cli.Context, store *state.Store) (*register.Service, error) {
-	var p record.Proxy
-	s.record.Get("proxy", &p)
-	path, err := store.Socket(fmt.Sprintf("bproxy-%d-%d", p.Port, p.PID))
-	if err != nil {
-		return nil, state.Explain(err)
-	}
-	entry := state.Proxy{Process: proc.Self(), Control: path, Record: s.record, Dir: s.dir.Path()}
-	return &register.Service{
-		Store: store, Path: path, Log: c.Log,
-		Listed: func(f *state.File) bool {
-			return slices.ContainsFunc(f.Proxies, func(p state.Proxy) bool { return p.Process == entry.Process })
-		},
-		Set:  func(f *state.File) { f.SetProxy(entry) },
-		Drop: func(f *state.File) { f.DropProxy(entry.Process) },
-	}, nil
 }
 
 // methods are those of the control socket. Each answer of those for the browser is the
@@ -508,10 +438,9 @@ func (s *service) status() *record.Record {
 				r.SetRaw(member, raw)
 			}
 		}
-		var e record.Proxy
 		i := record.Instance{Protocol: record.CDP}
 		if _, err := browser.Get("instance", &i); err == nil {
-			r.Get("proxy", &e)
+			e := s.at
 			setProtocol(&e, i.Protocol)
 			r.MustSet("proxy", e)
 		}

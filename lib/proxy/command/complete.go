@@ -19,9 +19,9 @@ import (
 func Ports(c *cli.Completion)    { offerPorts(c, client.Any) }
 func HubPorts(c *cli.Completion) { offerPorts(c, client.Hubs) }
 
-// listed returns the proxies with sessions, or that of --port whatever it has. No
+// proxiesOf returns the proxies with sessions, or that of --port whatever it has. No
 // port is connected to that is not listed: systemd would start what it is for.
-func listed(c *cli.Completion) []client.Proxy {
+func proxiesOf(c *cli.Completion) []client.Proxy {
 	ps, _ := client.Any.All(c.State())
 	return slices.DeleteFunc(ps, func(p client.Proxy) bool {
 		if c.IsSet("port") {
@@ -51,7 +51,7 @@ func offerPorts(c *cli.Completion, kind client.Kind) {
 // SessionNames offers the sessions of the proxies: of --port, or of all. Those without
 // a name are offered where they are to be ended.
 func SessionNames(c *cli.Completion) {
-	ps := listed(c)
+	ps := proxiesOf(c)
 	var asked sync.WaitGroup
 	for _, p := range ps {
 		asked.Go(func() {
@@ -84,7 +84,7 @@ func StateNames(c *cli.Completion) { statecommand.Offer(c, controlOfSessions(c))
 func StateArgument(c *cli.Completion) { statecommand.OfferArgument(c, controlOfSessions(c)) }
 
 func controlOfSessions(c *cli.Completion) string {
-	ps := client.Preferred(listed(c))
+	ps := client.Preferred(proxiesOf(c))
 	if len(ps) != 1 {
 		return ""
 	}
@@ -95,7 +95,7 @@ func controlOfSessions(c *cli.Completion) string {
 // session that is hibernated stays so.
 func Pages(c *cli.Completion) {
 	token, err := flags.ReadToken(c.Context)
-	ps := listed(c)
+	ps := proxiesOf(c)
 	if err != nil || c.IsSet("port") && len(ps) == 0 {
 		return
 	}
@@ -123,7 +123,7 @@ func Pages(c *cli.Completion) {
 
 // Joined offers the browsers that have joined a hub and that nobody has claimed.
 func Joined(c *cli.Completion) {
-	if c.IsSet("port") && len(listed(c)) == 0 {
+	if c.IsSet("port") && len(proxiesOf(c)) == 0 {
 		return
 	}
 	p, err := pick(c.Context, client.Hubs)

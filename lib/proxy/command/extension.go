@@ -62,12 +62,8 @@ func checkHub(c *cli.Context) error {
 
 // extensionHub is a running hub.
 type extensionHub struct {
+	*listed
 	server *endpoint.Server
-	record *record.Record
-	proxy  record.Proxy
-	dir    *state.Dir
-
-	codeFile string
 }
 
 // joinDefault is where the extension looks for a hub.
@@ -80,7 +76,8 @@ func runHub(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := newHub(c)
+	dir := state.NewDir()
+	server, codeFile, err := newHub(c, dir)
 	if err != nil {
 		return err
 	}
@@ -94,73 +91,49 @@ func runHub(c *cli.Context) error {
 	}
 	at := l.Addr().(*net.TCPAddr)
 	if !at.IP.IsLoopback() {
-		l.Close()
 		return c.UsageError("a hub listens on loopback addresses only, not on %s", at.IP)
 	}
-	h.server.Hub.Host = at.IP.String()
-	h.record = withProxy(c, nil, at, record.CDP, false)
-	h.record.Get("proxy", &h.proxy)
-	h.proxy.Extension, h.proxy.PairingFile = true, h.codeFile
-	h.record.MustSet("proxy", h.proxy)
-
+	server.Hub.Host = at.IP.String()
+	h := &extensionHub{server: server, listed: list(c, nil, dir, at,
+		record.Proxy{Protocol: record.CDP, Extension: true, PairingFile: codeFile})}
 	ctx, stop, _ := cmd.Begin(cmd.Owner, true)
 	defer stop(nil)
-	reg, err := (&service{record: h.record, dir: h.dir}).registration(c, c.State())
-	if err != nil {
-		l.Close()
-		return err
-	}
-	h.server.Start()
-	if err := reg.Open(ctx); err != nil {
-		l.Close()
-		return err
-	}
-	defer func() {
-		for _, err := range []error{h.dir.Remove(), reg.Close()} { // in this order: the entry names the directory
-			if err != nil {
-				c.Log.Warn(err.Error())
-			}
-		}
-	}()
-	reg.Serve(h.methods().Serve)
-	serve := func(ctx context.Context) error { return h.server.Serve(ctx, l) }
-	return cmd.Serve(ctx, stop, serve, h.record, func() (run.Endpoint, error) { return h.first(ctx, c) })
+	begin := func(func()) { server.Start() }
+	serve := func(ctx context.Context) error { return server.Serve(ctx, l) }
+	return h.run(ctx, stop, c, cmd, begin, h.methods(), serve,
+		func() (run.Endpoint, error) { return h.first(ctx, c) })
 }
 
-// newHub returns a hub with the settings of the flags.
-func newHub(c *cli.Context) (*extensionHub, error) {
+// newHub returns a hub with the settings of the flags, and the file with its pairing code.
+func newHub(c *cli.Context, dir *state.Dir) (s *endpoint.Server, codeFile string, err error) {
 	first, last, err := readPorts(c)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	set, err := flags.ReadSettings(c, settings.Hub)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := flags.CheckDurations(c, "stop-timeout", "timeout"); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	path, err := codePath(c)
+	if codeFile, err = codePath(c); err != nil {
+		return nil, "", err
+	}
+	code, err := readCode(c, codeFile)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	code, err := readCode(c, path)
-	if err != nil {
-		return nil, err
-	}
-	h := &extensionHub{dir: state.NewDir(), codeFile: path}
-	h.server = &endpoint.Server{
+	s = &endpoint.Server{
 		Hub: &hub.Hub{Code: code, Open: c.Bool("no-pairing"), First: first, Last: last, Version: cli.Release(),
 			Log: c.Log},
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log, Settings: set}
-	h.server.Front.Guard.Browsers = guard.NewBrowsers(c.State())
-	if err := readFront(c, &h.server.Front); err != nil {
-		return nil, err
+	s.Front.Guard.Browsers = guard.NewBrowsers(c.State())
+	if err := readFront(c, &s.Front); err != nil {
+		return nil, "", err
 	}
-	if h.server.OpenDownloads, err = openDownloads(set.Downloads, h.dir); err != nil {
-		return nil, err
-	}
-	return h, nil
+	s.OpenDownloads, err = openDownloads(set.Downloads, dir)
+	return s, codeFile, err
 }
 
 // readPorts reads --ports.
@@ -201,51 +174,43 @@ func readCode(c *cli.Context, path string) (extension.Code, error) {
 
 // first waits for the first browser that joins, and returns its endpoint.
 func (h *extensionHub) first(ctx context.Context, c *cli.Context) (run.Endpoint, error) {
-	patience := time.AfterFunc(2*time.Second, func() {
-		c.Log.Info("waiting for a browser to join by its extension")
-	})
-	if d := c.Duration("timeout"); c.IsSet("timeout") && d > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, d, errors.New("timed out"))
-		defer cancel()
-	}
+	ctx, done := patient(ctx, c, errors.New("timed out"))
 	l, err := h.server.Hub.Await(ctx, func(hub.Info) bool { return true })
-	patience.Stop()
+	done()
 	if err != nil {
 		return run.Endpoint{}, &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("no browser has joined: %w", err)}
 	}
-	i := h.instance(l.Instance.ID, record.Now())
+	i := h.instance(l.Instance.ID, l.Instance.ID, record.Now())
 	return run.Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Protocol: i.Protocol}, nil
 }
 
-// instance returns the member "instance" of a browser that has joined.
-func (h *extensionHub) instance(id string, since record.Time) record.Instance {
-	return h.instanceAt(id, id, since)
-}
-
-// instanceAt returns the same for one that is found by another name, too.
-func (h *extensionHub) instanceAt(id, name string, since record.Time) record.Instance {
-	below := "/session/" + name
-	return record.Instance{ID: id, Protocol: record.CDP, Host: h.proxy.Host, Port: h.proxy.Port,
-		HTTPURL: h.proxy.HTTPURL + below,
-		WSURL:   strings.Replace(h.proxy.HTTPURL, "http", "ws", 1) + below + "/devtools/browser",
-		Source:  record.FromExtension, StartedAt: since}
-}
-
-// instances returns the records of the connected browsers.
-func (h *extensionHub) instances() []*record.Record {
-	all := []*record.Record{}
-	for _, i := range h.server.Hub.List() {
-		all = append(all, h.describe(i))
+// patient returns a context that ends after --timeout with this cause, and logs after a while what is waited for,
+// unless done is called before.
+func patient(ctx context.Context, c *cli.Context, late error) (bounded context.Context, done func()) {
+	notice := time.AfterFunc(2*time.Second, func() { c.Log.Info("waiting for a browser to join by its extension") })
+	cancel := context.CancelFunc(func() {})
+	if d := c.Duration("timeout"); d > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, d, late)
 	}
-	return all
+	return ctx, func() {
+		notice.Stop()
+		cancel()
+	}
 }
 
+// instance returns the member "instance" of a browser that has joined, and is found by a name.
+func (h *extensionHub) instance(id, name string, since record.Time) record.Instance {
+	at := h.at.HTTPURL + "/session/" + name
+	return record.Instance{ID: id, Protocol: record.CDP, Host: h.at.Host, Port: h.at.Port, HTTPURL: at,
+		WSURL: browserAt(at), Source: record.FromExtension, StartedAt: since}
+}
+
+// describe returns the record of a browser that has joined.
 func (h *extensionHub) describe(i hub.Info) *record.Record {
 	r := h.record.Clone()
 	r.MustSet("browser", map[string]any{"type": browserType(i.UserAgent), "version": chromeVersion(i.UserAgent),
 		"protocols": []string{record.CDP}})
-	at := h.instance(i.ID, i.ConnectedAt)
+	at := h.instance(i.ID, i.ID, i.ConnectedAt)
 	r.MustSet("instance", at)
 	r.MustSet("joined", record.Joined{ID: i.ID, HTTPURL: at.HTTPURL, WSURL: at.WSURL, Port: i.Port,
 		UserAgent: i.UserAgent, WindowID: i.WindowID, ConnectedAt: i.ConnectedAt, LastActivity: i.LastActivity,
@@ -289,16 +254,24 @@ func (h *extensionHub) methods() *control.Mux {
 	m := &control.Mux{Program: "a hub"}
 	control.Handle(m, api.Status, func(context.Context, api.Of) (any, error) { return h.status(), nil })
 	control.Handle(m, api.List, func(_ context.Context, p api.Of) (any, error) {
-		if p.Instance == "" && !p.All {
-			return h.instances(), nil
+		if p.Instance != "" || p.All {
+			found, _, err := h.findSessions(p)
+			return found, err
 		}
-		found, _, err := h.findSessions(p)
-		return found, err
+		all := []*record.Record{}
+		for _, i := range h.server.Hub.List() {
+			all = append(all, h.describe(i))
+		}
+		return all, nil
 	})
 	control.Handle(m, api.Stop, func(_ context.Context, p api.Of) (any, error) {
 		l := h.server.Hub.Find(p.Instance)
 		if l == nil {
-			return nil, control.Errorf(control.InstanceNotFound, "no browser is connected%s", named(p.Instance))
+			named := ""
+			if p.Instance != "" {
+				named = fmt.Sprintf(" with the ID or port %q", p.Instance)
+			}
+			return nil, control.Errorf(control.InstanceNotFound, "no browser is connected%s", named)
 		}
 		return control.Later(func() (any, error) {
 			l.Disconnect()
@@ -334,13 +307,6 @@ func (h *extensionHub) awaitLeft(ctx context.Context, name string) (api.Notices,
 	}
 }
 
-func named(instance string) string {
-	if instance == "" {
-		return ""
-	}
-	return fmt.Sprintf(" with the ID or port %q", instance)
-}
-
 // instancesOf returns the records of the browsers that have joined a hub.
 func instancesOf(p client.Proxy) []*record.Record {
 	rs, _ := api.List.Ask(context.Background(), p, api.Of{}) // or it has just ended
@@ -363,21 +329,16 @@ func onInstance(c *cli.Context, method control.Method[api.Of, *record.Record]) (
 			continue
 		}
 		for _, r := range instancesOf(p) {
-			var i record.Instance
-			var j record.Joined
-			r.Get("instance", &i)
-			r.Get("joined", &j)
-			if i.ID != name && strconv.Itoa(j.Port) != name {
-				continue
-			}
-			switch method {
-			case api.Status:
+			switch j := record.Member[record.Joined](r, "joined"); {
+			case j.ID != name && strconv.Itoa(j.Port) != name:
+			case method == api.Status:
 				return r, nil
-			case api.Stop:
-				_, err := api.Stop.Ask(context.Background(), p, api.Of{Instance: i.ID})
+			case method == api.Stop:
+				_, err := api.Stop.Ask(context.Background(), p, api.Of{Instance: j.ID})
 				return r, err
+			default:
+				return nil, c.UsageError("%s does not apply to a browser that has joined by its extension", method)
 			}
-			return nil, c.UsageError("%s does not apply to a browser that has joined by its extension", method)
 		}
 	}
 	if strings.HasPrefix(name, "inst_") {

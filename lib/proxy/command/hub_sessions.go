@@ -57,12 +57,10 @@ func (h *extensionHub) findSessions(p api.Of) (found []*record.Record, of []*fle
 		if g == nil {
 			continue
 		}
-		e := h.proxy
+		e := h.at
 		e.HTTPURL += "/session/" + id
-		for _, s := range g.List() {
-			if p.Session == "" || s.Name == p.Session {
-				found, of = append(found, sessionRecord(s, e)), append(of, g)
-			}
+		if here := sessionRecords(g, e, p.Session); len(here) > 0 {
+			found, of = append(found, here...), append(of, g)
 		}
 	}
 	return found, of, nil

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"btools/lib/cli"
 	"btools/lib/client"
@@ -123,26 +122,28 @@ func sessionOf(s api.Session, e record.Proxy) api.Session {
 		base = "/session/" + s.Name
 		s.HTTPURL = e.HTTPURL + base
 	}
-	s.WSURL = strings.Replace(e.HTTPURL, "http", "ws", 1) + base + "/devtools/browser/" + s.Name
+	s.WSURL = browserAt(e.HTTPURL+base) + "/" + s.Name
 	return s
 }
 
-// sessions returns the records of the sessions with a name; "": of all.
-func (s *service) sessions(name string) []*record.Record {
-	var e record.Proxy
-	s.record.Get("proxy", &e)
+// sessionRecords returns the records of the sessions of a proxy that have a name, or with "" of all.
+func sessionRecords(f *fleet.Fleet, e record.Proxy, name string) []*record.Record {
 	all := []*record.Record{}
-	for _, i := range s.proxy.Sessions.List() {
-		if name == "" || i.Name == name {
-			all = append(all, sessionRecord(i, e))
+	for _, s := range f.List() {
+		if name == "" || s.Name == name {
+			all = append(all, sessionRecord(s, e))
 		}
 	}
 	return all
 }
 
+// sessions returns the records of the sessions that have a name, or with "" of all.
+func (s *service) sessions(name string) []*record.Record {
+	return sessionRecords(s.proxy.Sessions, s.at, name)
+}
+
 func sessionRecord(s api.Session, e record.Proxy) *record.Record {
-	r := record.New()
-	r.MustSet("proxy", e)
+	r := record.Of("proxy", e)
 	r.MustSet("session", sessionOf(s, e))
 	return r
 }
@@ -164,9 +165,7 @@ func (s *service) newSession(ctx context.Context, r api.HoldRequest) (any, error
 		if err != nil {
 			return nil, err
 		}
-		var e record.Proxy
-		s.record.Get("proxy", &e)
-		return sessionRecord(i, e), nil
+		return sessionRecord(i, s.at), nil
 	}), nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"btools/lib/cli"
 	"btools/lib/client"
@@ -61,7 +60,7 @@ func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (any, error
 			r := h.describe(l.Info())
 			if id := l.Instance.ID; p.As != "" {
 				context.AfterFunc(ctx, func() { h.server.EndOwned(context.Background(), id, p.As) })
-				r.MustSet("instance", h.instanceAt(l.Instance.ID, p.As, l.Info().ConnectedAt))
+				r.MustSet("instance", h.instance(l.Instance.ID, p.As, l.Info().ConnectedAt))
 			}
 			if !p.Own {
 				return r, nil
@@ -109,10 +108,9 @@ func (h *extensionHub) hold(ctx context.Context, l *hub.Link, r *record.Record) 
 		return err
 	}
 	context.AfterFunc(ctx, release)
-	var i record.Instance
-	r.Get("instance", &i)
+	i := record.Member[record.Instance](r, "instance")
 	i.HTTPURL += "/session/" + name
-	i.WSURL = strings.Replace(i.HTTPURL, "http", "ws", 1) + "/devtools/browser"
+	i.WSURL = browserAt(i.HTTPURL)
 	r.MustSet("instance", i)
 	return nil
 }
@@ -161,15 +159,8 @@ var errNoBrowser = &exit.Error{Code: exit.TryAgain,
 
 // awaitClaim claims a browser, and waits for one as long as --timeout says.
 func awaitClaim(ctx context.Context, c *cli.Context, conn *control.Client) (*record.Record, error) {
-	patience := time.AfterFunc(2*time.Second, func() {
-		c.Log.Info("waiting for a browser to join by its extension")
-	})
-	defer patience.Stop()
-	if d := c.Duration("timeout"); d > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, d, errNoBrowser)
-		defer cancel()
-	}
+	ctx, done := patient(ctx, c, errNoBrowser)
+	defer done()
 	q := api.HoldRequest{Own: c.Bool("session")}
 	if len(c.Args()) == 1 {
 		q.Instance = c.Args()[0]
@@ -180,9 +171,8 @@ func awaitClaim(ctx context.Context, c *cli.Context, conn *control.Client) (*rec
 
 // awaitLeft waits until the browser has left, and returns why.
 func awaitLeft(ctx context.Context, conn *control.Client, r *record.Record) error {
-	var i record.Instance
-	r.Get("instance", &i)
-	left, err := api.Watch.Ask(ctx, conn, api.WatchRequest{Of: api.Of{Instance: i.ID}})
+	of := api.Of{Instance: record.Member[record.Instance](r, "instance").ID}
+	left, err := api.Watch.Ask(ctx, conn, api.WatchRequest{Of: of})
 	if err != nil {
 		return hubError(err)
 	}

@@ -96,10 +96,8 @@ func (s *service) recordSessions(ctx context.Context, c *cli.Context, kept *evid
 	if err != nil {
 		return err
 	}
-	var e record.Proxy
-	s.record.Get("proxy", &e)
 	address := func(name string, kind book.Kind) string {
-		u := sessionOf(api.Session{Name: name, Anonymous: kind != book.Named}, e).WSURL
+		u := sessionOf(api.Session{Name: name, Anonymous: kind != book.Named}, s.at).WSURL
 		if token != "" {
 			u += "?token=" + url.QueryEscape(token)
 		}
