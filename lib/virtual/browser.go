@@ -90,8 +90,9 @@ type target struct {
 	prepared  bool           // the session has set it up
 	ready     chan struct{}  // of a page: closed when it is prepared
 
-	restoring *Tab   // what it is to show as soon as its server answers; nil: it has shown it
-	reloader  string // the script that completes that; "": none
+	restoring *Tab          // what it is to show as soon as its server answers; nil: it has shown it
+	reloader  string        // the script that completes that; "": none
+	scrolled  chan struct{} // closed when it is scrolled as it was, or will not be; nil: it was not scrolled
 
 	tracked string // the origin whose databases Chrome reports
 	here    here   // its sessionStorage, of a session that is kept

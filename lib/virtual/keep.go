@@ -210,7 +210,7 @@ func (s *Session) keptTabs(ctx context.Context) []Tab {
 			if h.items == nil {
 				h.items = s.itemsHere(ctx, t, own, origin)
 			}
-			tab.Page, _ = json.Marshal(map[string]any{"origin": origin, "x": 0, "y": 0, "items": h.items})
+			tab.Page, _ = json.Marshal(map[string]any{"origin": origin, "scrolled": []any{}, "items": h.items})
 		}
 		tabs = append(tabs, tab)
 	}

@@ -29,6 +29,9 @@ const (
 	// defaultCommit is how long a new session waits for the servers of its tabs;
 	// the pages go on loading after that.
 	defaultCommit = 2 * time.Second
+	// scrollTimeout is how long the script of a page may take to scroll it: its 100 tries
+	// take 10s, or longer if the page is busy.
+	scrollTimeout = 30 * time.Second
 	// world is the name of the JavaScript world of our own scripts in a page.
 	world = "btools"
 )
@@ -67,7 +70,7 @@ func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
 // Tab is a page that a session starts with.
 type Tab struct {
 	URL string `json:"url"`
-	// Page is what a reload loses, as JSON: the scroll position, and the
+	// Page is what a reload loses, as JSON: the scroll positions of its elements, and the
 	// sessionStorage of its origin; nil: it is not known.
 	Page json.RawMessage `json:"page,omitempty"`
 }
@@ -126,7 +129,7 @@ func (s *Session) inWorld(ctx context.Context, session, expression string) (json
 		return nil, err
 	}
 	got, err = s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": expression,
-		"contextId": jsonrpc.Get(got, "executionContextId"), "returnByValue": true})
+		"contextId": jsonrpc.Get(got, "executionContextId"), "returnByValue": true, "awaitPromise": true})
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +141,7 @@ func (s *Session) inWorld(ctx context.Context, session, expression string) (json
 }
 
 // openTabs opens the pages that a session starts with, and returns when each
-// shows its new document or its server takes long.
+// shows its new document, scrolled as it was, or that takes long.
 func (s *Session) openTabs(ctx context.Context, tabs []Tab) error {
 	for _, tab := range tabs { // what their documents would be held up for is filled meanwhile
 		if due := s.dueFor(tab.URL); !tab.isBlank() && len(due) > 0 {
@@ -171,15 +174,19 @@ func (s *Session) openTabs(ctx context.Context, tabs []Tab) error {
 }
 
 // reload navigates a new page to a tab's URL and gives it back what it knows. It
-// waits as long as the server takes.
+// waits as long as the server takes, and until the page is scrolled.
 func (s *Session) reload(page string, tab Tab) {
 	if tab.isBlank() || s.browser.CheckURL(tab.URL) != nil {
 		return
 	}
 	s.browser.mu.Lock()
 	t, session := s.browser.targets[page], s.ownSessions[page]
+	var scrolled chan struct{}
+	if at := jsonrpc.Get(tab.Page, "scrolled"); at != nil && string(at) != "[]" {
+		scrolled = make(chan struct{})
+	}
 	if t != nil && session != "" {
-		t.restoring = &tab
+		t.restoring, t.scrolled = &tab, scrolled
 		s.notifyChangeLocked(t)
 	}
 	s.browser.mu.Unlock()
@@ -198,8 +205,15 @@ func (s *Session) reload(page string, tab Tab) {
 		s.browser.mu.Unlock()
 	}
 	got, err := s.link.Call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL})
-	if err == nil && string(jsonrpc.Get(got, "isDownload")) == "true" {
+	switch {
+	case err != nil || jsonrpc.GetString(got, "errorText") != "":
+	case string(jsonrpc.Get(got, "isDownload")) == "true":
 		s.restored(session)
+	case scrolled != nil:
+		select {
+		case <-scrolled:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -218,18 +232,23 @@ func (s *Session) frameNavigated(session string, params json.RawMessage) {
 		s.sync(ctx) // so that the target has the address of the document
 		// The script runs with the document's first one, which may be later; or now.
 		s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "0"})
-		s.restored(session)
+		if t := s.restored(session); t != nil && t.scrolled != nil {
+			defer close(t.scrolled)
+			ctx, cancel := s.lasting(scrollTimeout)
+			defer cancel()
+			s.inWorld(ctx, session, "scrolled") // an error: the page shows another document by now
+		}
 	})
 }
 
 // restored forgets what the page of one of the session's own CDP sessions was to
-// show.
-func (s *Session) restored(session string) {
+// show. It returns the page, nil if it was not to show anything.
+func (s *Session) restored(session string) (page *target) {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
 	for id, own := range s.ownSessions {
 		if t := s.browser.targets[id]; own == session && t != nil && t.restoring != nil {
-			t.restoring = nil
+			page, t.restoring = t, nil
 			if len(s.options.InitScript) == 0 {
 				s.link.Send(own, "Page.disable", nil) // without it the script is gone
 			} else if t.reloader != "" {
@@ -239,4 +258,5 @@ func (s *Session) restored(session string) {
 			s.notifyChangeLocked(t)
 		}
 	}
+	return page
 }

@@ -107,7 +107,7 @@ func TestTabsThatDoNotLoad(t *testing.T) {
 		hang.CloseClientConnections()
 		hang.Close()
 	})
-	page := json.RawMessage(`{"origin":"x","x":0,"y":0,"items":[]}`)
+	page := json.RawMessage(`{"origin":"x","scrolled":[],"items":[]}`)
 	s := newSession(t, sharedBrowser(t), Options{Tabs: []Tab{
 		{URL: hang.URL, Page: page}, {URL: "http://127.0.0.1:1/", Page: page}, {URL: "chrome://settings"},
 		{URL: "file:///"}, {URL: "about:blank"},

@@ -6,5 +6,14 @@
     const names = Array.from({ length: sessionStorage.length }, (_, i) => sessionStorage.key(i));
     items = names.map((name) => [name, sessionStorage.getItem(name)]);
   } catch {} // a page without an origin has none
-  return JSON.stringify({ origin: location.origin, x: scrollX, y: scrollY, items });
+  // Where an element is: its number and its ancestors' among their siblings, from the root down.
+  const pathOf = (e) =>
+    e.parentElement ? [...pathOf(e.parentElement), Array.prototype.indexOf.call(e.parentElement.children, e)] : [];
+  const back = globalThis.returning ?? []; // from the last reload, and not yet there
+  const scrolled = Array.from(document.querySelectorAll('*:not(input, select, textarea)'))
+    .filter((e) => e.scrollLeft || e.scrollTop)
+    .map((e) => ({ path: pathOf(e), x: e.scrollLeft, y: e.scrollTop }))
+    .filter((e) => !back.some((other) => String(other.path) === String(e.path)));
+  const positions = [...back, ...scrolled].slice(0, 100).map(({ path, x, y }) => [path, x, y]);
+  return JSON.stringify({ origin: location.origin, scrolled: positions, items });
 }
