@@ -572,6 +572,13 @@ func (e *Entry) Open() Session {
 	return e.opening.session
 }
 
+// IsTaken reports whether a person has control of the session.
+func (e *Entry) IsTaken() bool {
+	e.fleet.mu.Lock()
+	defer e.fleet.mu.Unlock()
+	return e.Session.IsTaken()
+}
+
 // NotOpen returns the error of who looks at an entry without an open session.
 func (e *Entry) NotOpen() error {
 	if i, _ := e.Info(); i.Hibernated {

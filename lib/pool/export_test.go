@@ -2,11 +2,11 @@ package pool
 
 import "time"
 
-// SetUptime replaces the clock that runs while the machine sleeps.
-func (v *Service) SetUptime(now func() time.Duration) {
+// Sleep has the machine have slept for a while.
+func (v *Service) Sleep(while time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.uptime = now
+	v.asleep = func() time.Duration { return while }
 }
 
 // Done is closed when the lease has ended or does not exist.

@@ -32,17 +32,16 @@ type lease struct {
 	ttl                time.Duration
 	started            time.Time
 	expires            time.Time
-	expiresUptime      time.Duration // the same by a clock that runs while the machine sleeps
-	timer              *time.Timer   // expires the lease
-	disconnectPrevious bool          // clients of the previous lease may still be connected
+	held               *book.Lease[*lease]
+	callOff            context.CancelFunc // calls its end for another request off, if that has begun
+	disconnectPrevious bool               // clients of the previous lease may still be connected
 	ctx                context.Context
 	cancel             context.CancelFunc // ends ctx
 	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
 	seating
-	own     ownFiles
-	login   *login // nil: its sessions start without a state
-	resting resting
-	kept    bool // it has begun with the session of an earlier one
+	own   ownFiles
+	login *login // nil: its sessions start without a state
+	kept  bool   // it has begun with the session of an earlier one
 	notices
 }
 
@@ -148,8 +147,8 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 			r.TTL = noExpiry
 		}
 	}
-	if got, ok := p.queue.Take(n); ok {
-		return v.grantLocked(ctx, p.queue, got, r), nil, nil
+	if got, ok := p.leases.Take(n); ok {
+		return v.grantLocked(ctx, p.leases, got, r), nil, nil
 	}
 	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, timeout: p.cfg.LeaseTimeout,
 		served: make(chan error, 1)}
@@ -163,9 +162,9 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	if w.timeout <= 0 {
 		return nil, nil, p.leaseErrorLocked(&timeoutError{}, r)
 	}
-	w.queued, err = p.queue.Wait(n, p.cfg.QueueLimit, until, func(got int, err error) {
+	w.queued, err = p.leases.Wait(n, p.cfg.QueueLimit, until, func(got int, err error) {
 		if err == nil {
-			w.lease = v.grantLocked(ctx, p.queue, got, r)
+			w.lease = v.grantLocked(ctx, p.leases, got, r)
 		} else {
 			err = p.leaseErrorLocked(err, r)
 		}
@@ -215,7 +214,7 @@ func (w *Waiting) Cancel() {
 func (w *Waiting) dequeue(why error) error {
 	w.service.mu.Lock()
 	defer w.service.mu.Unlock()
-	if w.pool.queue.Cancel(w.queued) {
+	if w.pool.leases.Cancel(w.queued) {
 		return w.pool.leaseErrorLocked(why, w.request)
 	}
 	return <-w.served // has a value by now
@@ -278,14 +277,14 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 
 // keepsLocked reports whether a holder keeps an instance of the pool that it does not use.
 func (p *pool) keepsLocked() bool {
-	return slices.ContainsFunc(p.slots, func(s *slot) bool { return s.lease != nil && !s.lease.resting.since.IsZero() })
+	return slices.ContainsFunc(p.slots, func(s *slot) bool { return s.lease != nil && !s.lease.held.Resting().IsZero() })
 }
 
 // currentLocked returns the pool of the current configuration; p may belong to
 // an earlier one.
 func (p *pool) currentLocked() *pool {
 	for _, q := range p.service.pools {
-		if q.queue == p.queue {
+		if q.leases == p.leases {
 			return q
 		}
 	}
@@ -349,10 +348,10 @@ func (s *slot) earliestLocked() time.Time {
 func (p *pool) failWaitersLocked() {
 	for _, s := range p.slots {
 		if s.state == Failed {
-			p.queue.FailBefore(s.number, s.earliestLocked(), errNoneHealthy)
+			p.leases.FailBefore(s.number, s.earliestLocked(), errNoneHealthy)
 		}
 	}
-	p.queue.FailBefore(book.Any, p.earliestLocked(book.Any), errNoneHealthy)
+	p.leases.FailBefore(book.Any, p.earliestLocked(book.Any), errNoneHealthy)
 }
 
 func (p *pool) allFailed() bool {
@@ -366,17 +365,17 @@ func (p *pool) allFailed() bool {
 
 // grantLocked creates the lease of a slot that the queue hands out, and binds
 // it to its holder.
-func (v *Service) grantLocked(ctx context.Context, q *book.Queue, n int, r Request) *lease {
-	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.queue == q })
+func (v *Service) grantLocked(ctx context.Context, of *book.Leases[*lease], n int, r Request) *lease {
+	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.leases == of })
 	s := v.pools[i].slots[n]
 	now := time.Now()
 	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL,
 		by: r.By, user: r.user, waited: max(0, now.Sub(r.began)), login: r.login,
-		started: now, expires: now.Add(r.TTL), expiresUptime: v.uptime() + r.TTL}
+		started: now, expires: now.Add(r.TTL)}
 	if r.By.Token != nil {
 		l.secret = rand.Text()
 	}
-	l.timer = time.AfterFunc(r.TTL, func() { v.expire(l) })
+	l.held = of.Hold(n, l, v.untilLocked(r.TTL))
 	s.lease, s.uid = l, l.by.UID
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
@@ -388,7 +387,6 @@ func (v *Service) grantLocked(ctx context.Context, q *book.Queue, n int, r Reque
 	} else {
 		s.uses++
 	}
-	v.scheduleSleepCheckLocked(l)
 	l.ctx, l.cancel = context.WithCancel(v.ctx)
 	if r.Held || r.Confirm { // even if the connection ended just now
 		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", "its holder has disconnected", false) })
@@ -406,51 +404,6 @@ func (v *Service) grantLocked(ctx context.Context, q *book.Queue, n int, r Reque
 	}
 	v.leaseEventLocked("leased", l, "")
 	return l
-}
-
-// sleepCheckInterval is how often the expiry of leases is compared with a clock
-// that runs while the machine sleeps. Timers do not.
-const sleepCheckInterval = 10 * time.Second
-
-// scheduleSleepCheckLocked schedules that comparison if the lease expires.
-func (v *Service) scheduleSleepCheckLocked(l *lease) {
-	if v.sleepTimer == nil && l.ttl < noExpiry {
-		v.sleepTimer = time.AfterFunc(sleepCheckInterval, v.checkSleep)
-	}
-}
-
-// checkSleep corrects the timers of leases that would expire too late.
-func (v *Service) checkSleep() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.sleepTimer = nil
-	if v.ctx.Err() != nil {
-		return
-	}
-	now := v.uptime()
-	for _, l := range v.leases {
-		if left := l.expiresUptime - now; left < time.Until(l.expires)-time.Second && l.timer.Stop() {
-			l.timer.Reset(max(0, left))
-		}
-		v.scheduleSleepCheckLocked(l)
-	}
-}
-
-// heldLook is how long a lease that would have expired goes on under a person until it is looked at again.
-const heldLook = 5 * time.Second
-
-// expire ends a lease that was not renewed, unless a person has control of its session.
-func (v *Service) expire(l *lease) {
-	v.mu.Lock()
-	e := l.entry
-	v.mu.Unlock()
-	if e != nil {
-		if i, _ := e.Info(); i.Control != nil {
-			l.timer.Reset(heldLook)
-			return
-		}
-	}
-	v.end(l.id, "expired", "", false)
 }
 
 // Confirm makes a lease outlive the connection that requested it.
@@ -524,8 +477,7 @@ func (v *Service) beginEndLocked(l *lease, event, why string, keeps bool) {
 	l.endedBy = cmp.Or(why, event)
 	v.metrics.ended(l.slot.poolName, event, why)
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
-	l.timer.Stop()
-	l.resting.timer.Stop()
+	l.slot.pool.leases.Release(l.held)
 	l.cancel()
 	l.ended, l.yielded = endReason(event, l.ttl), event == yielded
 	l.addLocked("")
@@ -547,6 +499,7 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s.lease, s.keptFor = nil, keepFor
+	s.pool.leases.Free(l.held)
 	s.runs().held.remove(l.id)
 	if keepFor == "" {
 		s.uid = 0
@@ -654,19 +607,16 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	v.mu.Lock()
 	l := v.leases[id]
-	if l == nil || !l.timer.Stop() {
+	if l == nil {
 		v.mu.Unlock()
 		return nil, ErrNoLease(id)
 	}
-	l.resting.since, l.resting.due = time.Time{}, time.Time{}
-	v.callOffLocked(l)
 	if ttl > 0 {
 		l.ttl = ttl
 	}
 	expires := time.Now().Add(l.ttl)
-	l.expires, l.expiresUptime = expires, v.uptime()+l.ttl
-	l.timer.Reset(l.ttl)
-	v.scheduleSleepCheckLocked(l)
+	l.expires = expires
+	v.callOffLocked(l, l.slot.pool.leases.Extend(l.held, v.untilLocked(l.ttl)))
 	v.mu.Unlock()
 	return l.record(expires), nil
 }

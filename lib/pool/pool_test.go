@@ -196,11 +196,10 @@ func TestALeaseEndsAsItSaysAfterASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := start(t, "_A_INSTANCES=3", "_A_IS_DEFAULT=1", "_A_LEASE_TTL=1h")
 		began := time.Now()
-		v.SetUptime(func() time.Duration { return time.Since(began) })
 		short, long := lease(t.Context(), v, pool.Request{}), lease(t.Context(), v, pool.Request{TTL: 3 * time.Hour})
 		held := lease(t.Context(), v, pool.Request{Held: true})
 		time.Sleep(10 * time.Minute)
-		v.SetUptime(func() time.Duration { return time.Since(began) + 2*time.Hour })
+		v.Sleep(2 * time.Hour)
 		<-v.Done(short.id)
 		if late := time.Since(began); late < 10*time.Minute || late > 11*time.Minute {
 			t.Error("the short one ended", late, "later, the sleep not counted")

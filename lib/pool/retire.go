@@ -8,7 +8,7 @@ func (v *Service) Retire() (stopped <-chan struct{}) {
 	v.closing = true
 	var ending []<-chan struct{}
 	for _, p := range v.pools {
-		p.queue.Fail(errStopping)
+		p.leases.Fail(errStopping)
 		slots := p.slots
 		p.slots = nil // those with a lease are shown with it
 		for _, s := range slots {

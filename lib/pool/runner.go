@@ -211,7 +211,7 @@ func (r *runner) waitForRetry() {
 	for {
 		v.mu.Lock()
 		at := r.retryAt
-		if p := v.poolNamed(r.poolName); r.waiting > 0 || p != nil && p.queue.Waiting() > 0 {
+		if p := v.poolNamed(r.poolName); r.waiting > 0 || p != nil && p.leases.Waiting() > 0 {
 			at = r.demandRetryAt
 		}
 		if r.retriesAtOnceLocked() {

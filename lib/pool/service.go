@@ -26,13 +26,13 @@ import (
 	"btools/lib/liveness"
 	"btools/lib/logins"
 	"btools/lib/pool/config"
-	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/settings"
 	"btools/lib/sibling"
 	"btools/lib/spell"
 	"btools/lib/state"
+	"btools/lib/wait"
 )
 
 // Service runs the pools of a configuration. Create it with New and set Launch
@@ -59,9 +59,9 @@ type Service struct {
 	// While it is held, nothing is logged and no proxy is called: a blocked log
 	// or a slow launch must not hold up other pools.
 	mu           sync.Mutex
-	sleepTimer   *time.Timer    // nil if no lease expires
 	pools        []*pool        // in the order of their names
 	scaled       map[string]int // sizes set by Scale, by pool
+	removed      []*pool        // from the configuration, with leases that go on
 	retired      []*slot        // removed or changed, with browsers that still run
 	groups       []*group
 	sessionAddrs map[string]string // where the sessions of a pool are served
@@ -71,9 +71,12 @@ type Service struct {
 	events       history.Log[Event]
 	metrics      *metrics
 	running      sync.WaitGroup
-	uptime       func() time.Duration // includes the machine's sleep
-	userNames    sync.Map             // string by uid
-	unlogged     chan func()          // messages about leases
+	asleep       func() time.Duration // how long the machine has slept since the start
+	slept        time.Duration        // the same, when it was last looked at
+	dueTimer     wait.Timer
+	nextDue      time.Time   // of dueTimer; zero: it does not run
+	userNames    sync.Map    // string by uid
+	unlogged     chan func() // messages about leases
 	ctx          context.Context
 	stop         context.CancelFunc
 }
@@ -82,7 +85,7 @@ type Service struct {
 type pool struct {
 	service *Service
 	cfg     config.Pool
-	queue   *book.Queue
+	leases  *book.Leases[*lease]
 	slots   []*slot
 	drained bool // grants no more leases
 }
@@ -90,7 +93,7 @@ type pool struct {
 // New returns a service; Start starts its pools.
 func New(cfg *config.Config, log *slog.Logger) *Service {
 	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionAddrs: map[string]string{},
-		scaled: map[string]int{}, metrics: newMetrics(), uptime: proc.Uptime,
+		scaled: map[string]int{}, metrics: newMetrics(), asleep: sleepSince(time.Now()),
 		unlogged: make(chan func(), maxUnlogged)}
 }
 
@@ -134,10 +137,10 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 	kept := map[*slot]bool{}
 	pools := make([]*pool, len(cfg.Pools))
 	for k, pc := range cfg.Pools {
-		p := &pool{service: v, cfg: pc, queue: &book.Queue{}}
+		p := &pool{service: v, cfg: pc, leases: &book.Leases[*lease]{}}
 		old := v.poolNamed(pc.Name)
 		if old != nil {
-			p.queue, p.drained = old.queue, old.drained // waiting requests keep their order
+			p.leases, p.drained = old.leases, old.drained // waiting requests keep their order
 		}
 		pools[k] = p
 		v.metrics.initialize(pc.Name)
@@ -165,11 +168,12 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 				s.retireLocked()
 			}
 		}
-		k := slices.IndexFunc(pools, func(q *pool) bool { return q.queue == p.queue })
+		k := slices.IndexFunc(pools, func(q *pool) bool { return q.leases == p.leases })
 		if k < 0 {
-			p.queue.Fail(control.Errorf(control.PoolNotFound, "pool %s was removed", p.cfg.Name))
+			p.leases.Fail(control.Errorf(control.PoolNotFound, "pool %s was removed", p.cfg.Name))
+			v.removed = append(v.removed, p)
 		} else if n := len(pools[k].slots); n < len(p.slots) {
-			p.queue.FailFrom(n, control.Errorf(control.InstanceNotFound,
+			p.leases.FailFrom(n, control.Errorf(control.InstanceNotFound,
 				"the instance was removed: pool %s now has 0 to %d",
 				p.cfg.Name, n-1))
 		}
@@ -362,7 +366,7 @@ func (v *Service) StopLeasing() {
 	defer v.mu.Unlock()
 	v.closing = true
 	for _, p := range v.pools {
-		p.queue.Fail(errStopping)
+		p.leases.Fail(errStopping)
 		for _, s := range p.slots {
 			s.syncQueueLocked()
 		}
@@ -539,7 +543,7 @@ func (v *Service) poolStatuses(name string) (*api.PoolsStatus, map[*api.Instance
 // status returns the pool's status and the slots of its instances.
 func (p *pool) status() (api.PoolStatus, []*slot) {
 	ps := api.PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault,
-		Total: len(p.slots), Waiting: p.queue.Waiting(), Affinity: p.cfg.Affinity,
+		Total: len(p.slots), Waiting: p.leases.Waiting(), Affinity: p.cfg.Affinity,
 		LeaseTTL: p.cfg.LeaseTTL.Milliseconds(), Interval: p.cfg.HealthInterval.Milliseconds(),
 		Timeout: p.cfg.HealthTimeout.Milliseconds(), Instances: []api.InstanceStatus{}}
 	slots := slices.Clone(p.slots)
@@ -582,8 +586,8 @@ func (s *slot) status() api.InstanceStatus {
 		ms := time.Since(l.started).Milliseconds()
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
 		i.Holder, i.By, i.User = l.holder, l.by.String(), l.user
-		if !l.resting.since.IsZero() {
-			i.LeaseIdle = new(time.Since(l.resting.since).Milliseconds())
+		if since := l.held.Resting(); !since.IsZero() {
+			i.LeaseIdle = new(s.service.nowLocked().Sub(since).Milliseconds())
 		}
 		if l.ttl < noExpiry {
 			i.LeaseExpires = &record.Time{Time: l.expires}

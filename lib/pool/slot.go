@@ -107,7 +107,8 @@ func (s *slot) close() {
 // retireLocked ends the instance, after its lease if it has one.
 func (s *slot) retireLocked() {
 	s.retired = true
-	s.pool.queue.Remove(s.number)
+	s.pool.leases.Remove(s.number)
+	s.pool.leases.Retire(s.number)
 	if s.proxy != nil {
 		s.service.retired = append(s.service.retired, s)
 	}
@@ -140,9 +141,9 @@ func (s *slot) syncQueueLocked() {
 	}
 	if s.state == Healthy && s.lease == nil && s.replace == (grounds{}) && !s.forceReplace &&
 		!s.pool.drained && !s.service.closing {
-		s.pool.queue.Put(s.number)
+		s.pool.leases.Put(s.number)
 	} else {
-		s.pool.queue.Remove(s.number)
+		s.pool.leases.Remove(s.number)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"btools/lib/fleet"
 	"btools/lib/virtual"
-	"btools/lib/wait"
 )
 
 // A holder that keeps an instance between its uses says when it does not use it: the
@@ -21,14 +20,6 @@ const yielded = "yielded"
 // yieldRetry is when a session that is busy, such as with a download, is tried again.
 const yieldRetry = 5 * time.Second
 
-// resting is what a lease needs for that. The service's lock protects it.
-type resting struct {
-	since   time.Time          // when its holder has used it last; zero: it uses it
-	due     time.Time          // when another request may have the instance; zero: its holder uses it
-	timer   wait.Timer         // when it is due
-	callOff context.CancelFunc // calls its end off, which has begun; nil: it has not
-}
-
 // Rest notes that the holder of a lease does not use it until it renews it.
 func (v *Service) Rest(id string) error {
 	v.mu.Lock()
@@ -37,57 +28,30 @@ func (v *Service) Rest(id string) error {
 	if l == nil {
 		return ErrNoLease(id)
 	}
-	l.resting.since = time.Now()
-	v.letRestLocked(l, l.slot.pool.cfg.AffinityIdle)
-	v.callOffLocked(l)
+	p := l.slot.pool
+	now := v.nowLocked()
+	v.callOffLocked(l, p.leases.Rest(l.held, now, p.cfg.AffinityIdle))
+	v.scheduleLocked(now.Add(p.cfg.AffinityIdle))
 	return nil
 }
 
-// letRestLocked sets when another request may have the instance of a lease.
-func (v *Service) letRestLocked(l *lease, idle time.Duration) {
-	r := &l.resting
-	r.due = time.Now().Add(idle)
-	r.timer.Start(idle, func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		if !l.slot.retired {
-			v.yieldLocked(l.slot.pool)
-		}
-	})
-}
-
-// callOffLocked lets a lease go on whose end has begun; another one may have to end.
-func (v *Service) callOffLocked(l *lease) {
-	if r := &l.resting; r.callOff != nil {
-		r.callOff()
-		r.callOff = nil
+// callOffLocked lets a lease go on whose end for a request has begun, if it has; another one may have to end.
+func (v *Service) callOffLocked(l *lease, has bool) {
+	if has {
+		l.callOff()
 		v.yieldLocked(l.slot.pool)
 	}
 }
 
-// yieldLocked has as many leases of a pool end that rest, the longest first, as
-// requests wait for their instances.
+// yieldLocked has leases of a pool end that rest, for requests that wait for their instances.
 func (v *Service) yieldLocked(p *pool) {
-	if p.queue.Waiting() == 0 || p.drained || v.ctx.Err() != nil {
+	if p.drained || v.ctx.Err() != nil {
 		return
 	}
-	now := time.Now()
-	coming := p.comingLocked(nil)
-	var due []*lease
-	for _, s := range p.slots {
-		if l := s.lease; l != nil && !l.resting.due.IsZero() && !l.resting.due.After(now) &&
-			s.canComeLocked() && !s.isComingLocked() {
-			due = append(due, l)
-		}
-	}
-	slices.SortStableFunc(due, func(a, b *lease) int { return a.resting.due.Compare(b.resting.due) })
-	for _, l := range due {
-		if !p.queue.Wants(l.slot.number, coming) {
-			continue
-		}
-		coming = append(coming, l.slot.number)
+	for _, held := range p.leases.Cede(v.nowLocked(), len(p.slots), p.comesLocked) {
+		l := held.Of
 		ctx, cancel := context.WithCancel(l.ctx)
-		l.resting.callOff = cancel
+		l.callOff = cancel
 		v.running.Go(func() {
 			defer cancel()
 			v.yield(ctx, l)
@@ -95,25 +59,11 @@ func (v *Service) yieldLocked(p *pool) {
 	}
 }
 
-// comingLocked returns the instances, other than one, that requests that wait get soon.
-func (p *pool) comingLocked(other *slot) (coming []int) {
-	for _, s := range p.slots {
-		if s != other && s.isComingLocked() {
-			coming = append(coming, s.number)
-		}
-	}
-	return coming
+// comesLocked reports whether a request gets an instance when it is not leased.
+func (p *pool) comesLocked(number int) bool {
+	state := p.slots[number].state
+	return state == Healthy || state == Starting
 }
-
-// isComingLocked reports whether a request gets the instance soon: it is not leased, or
-// its lease is ending.
-func (s *slot) isComingLocked() bool {
-	l := s.lease
-	return s.canComeLocked() && (l == nil || s.service.leases[l.id] != l || l.resting.callOff != nil)
-}
-
-// canComeLocked reports whether a request gets the instance when it is not leased.
-func (s *slot) canComeLocked() bool { return !s.retired && (s.state == Healthy || s.state == Starting) }
 
 // yield ends a lease that rests, for a request that waits, unless that is called off.
 func (v *Service) yield(ctx context.Context, l *lease) {
@@ -122,19 +72,19 @@ func (v *Service) yield(ctx context.Context, l *lease) {
 		err = l.entry.Save(ctx)
 	}
 	v.mu.Lock()
-	s, ends := l.slot, false
-	if ctx.Err() == nil { // else its holder uses it again, or it has ended
-		l.resting.callOff = nil
-		ends = !s.retired && s.pool.queue.Wants(s.number, s.pool.comingLocked(s))
-	}
+	p, ends := l.slot.pool, false
 	switch {
-	case !ends:
+	case ctx.Err() != nil: // its holder uses it again, or it has ended
 	case errors.Is(err, virtual.ErrBusy):
-		ends = false
-		v.letRestLocked(l, yieldRetry)
-		v.yieldLocked(s.pool)
-	default:
+		again := v.nowLocked().Add(yieldRetry)
+		p.leases.Postpone(l.held, again)
+		v.scheduleLocked(again)
+		v.yieldLocked(p)
+	case p.leases.IsWanted(l.held, len(p.slots), p.comesLocked):
 		v.beginEndLocked(l, yielded, "", err == nil)
+		ends = true
+	default:
+		p.leases.GoOn(l.held)
 	}
 	v.mu.Unlock()
 	if !ends {

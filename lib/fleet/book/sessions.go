@@ -99,6 +99,9 @@ func NewSession[T any](k Key, t Traits, of T) *Session[T] {
 // State returns what the session is doing.
 func (s *Session[T]) State() State { return s.state }
 
+// IsTaken reports whether a person has control of it.
+func (s *Session[T]) IsTaken() bool { return s.persons > 0 }
+
 // IsVisited reports whether a user has come since its saving began.
 func (s *Session[T]) IsVisited() bool { return s.visited }
 
