@@ -14,6 +14,7 @@ type sessionModel struct {
 	users             int
 	left, spoke, idle time.Time // idle: since when it could be hibernated, but for its use
 	visited           bool
+	person            bool // has control of it
 }
 
 // policy is the one of the tests, with bounds that are soon met.
@@ -95,13 +96,19 @@ func (w *world) do(op byte) {
 		}
 	case what < 39 && e != nil && m.state == Saving:
 		ok := what != 36
-		want := ok && m.users == 0 && !m.visited
+		want := ok && m.users == 0 && !m.visited // a person has visited, too
 		if got := w.table.Saved(e, ok, w.now); got != want {
 			w.t.Fatalf("%v is hibernated: %v, want %v", e.Key, got, want)
 		}
 		if m.state = Asleep; !want {
 			m.state, m.idle = Ready, w.now
 		}
+	case what == 39 && e != nil && m.person:
+		w.table.GiveBack(e, w.now)
+		m.person, m.left = false, w.now
+	case what == 39 && e != nil && (m.state == Ready || m.state == Saving):
+		w.table.Take(e)
+		m.person, m.visited = true, true
 	case what >= 40:
 		w.now = w.now.Add(time.Duration(op%7) * 5 * time.Second)
 	}
@@ -126,14 +133,14 @@ func (w *world) isOver(e *Session[int], m *sessionModel) bool {
 	case e.Kind == Named:
 		return w.now.Sub(m.spoke) >= policy.Idle
 	case e.Kind == Anonymous:
-		return m.users == 0 && w.now.Sub(m.left) >= policy.Grace
+		return m.users == 0 && !m.person && w.now.Sub(m.left) >= policy.Grace
 	}
-	return m.users == 0
+	return m.users == 0 && !m.person
 }
 
 // isDrowsy reports whether a session is to be hibernated.
 func (w *world) isDrowsy(e *Session[int], m *sessionModel) bool {
-	return m.state == Ready && e.Kind == Named && !e.Profile && m.users == 0 && w.now.Sub(m.left) >= Settle &&
+	return m.state == Ready && e.Kind == Named && !e.Profile && m.users == 0 && !m.person && w.now.Sub(m.left) >= Settle &&
 		w.now.Sub(m.spoke) >= policy.Hibernate && w.now.Sub(m.idle) >= policy.Hibernate
 }
 
@@ -155,7 +162,7 @@ func (w *world) check() {
 			} else if got {
 				m.state, m.visited = Saving, false
 			}
-			if e.state != m.state || e.users != m.users {
+			if e.State() != m.state || e.users != m.users || e.IsTaken() != m.person || e.IsVisited() != m.visited {
 				w.t.Fatalf("%v is %v with %d users, want %v with %d", e.Key, e.state, e.users, m.state, m.users)
 			}
 		}

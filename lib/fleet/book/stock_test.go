@@ -65,7 +65,7 @@ func (b *bench) check(t *testing.T) {
 		}
 		seen[s] = true
 	}
-	if b.waiting != b.stock.waiting || len(b.stock.errs) > b.waiting {
+	if b.waiting != b.stock.waiting || b.stock.Len() != len(b.stock.spares) || len(b.stock.errs) > b.waiting {
 		t.Fatalf("%d wait, but the stock knows of %d, and of %d errors", b.waiting, b.stock.waiting, len(b.stock.errs))
 	}
 	if len(b.stock.spares) > b.stock.target+b.waiting || b.begun != b.stock.making || b.begun > maxConcurrent {
