@@ -34,14 +34,14 @@ func withoutArgument(schema json.RawMessage, name string) json.RawMessage {
 
 // chosenBy are the arguments by which our own tools choose a browser. None of them starts one with a state.
 func (s *Server) chosenBy() []string {
-	return slices.DeleteFunc(s.Source.Kind().Arguments(), func(name string) bool { return name == "state" })
+	return slices.DeleteFunc(slices.Clone(s.Source.Arguments), func(name string) bool { return name == "state" })
 }
 
 // decorate gives a tool of a child the arguments that choose a browser, unless it has one
 // of these. It returns those that the child does not get. First is true for the first tool
 // of the list that gets these arguments: it has their descriptions.
 func (s *Server) decorate(tool json.RawMessage, first bool) (json.RawMessage, []string) {
-	names := s.Source.Kind().Arguments()
+	names := s.Source.Arguments
 	if len(names) == 0 {
 		return tool, nil
 	}

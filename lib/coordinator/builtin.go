@@ -60,13 +60,13 @@ func (h *Host) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, e
 	go func() {
 		err := tools.Serve(ctx, in, out, tools.Options{Endpoint: b.WSURL, HTTPURL: b.HTTPURL, BiDi: b.BiDi,
 			Release: s.Release,
-			Own:     source.HasID(b.Session, h.Name()), Arguments: s.Source.Kind().Arguments(),
+			Own:     source.HasID(b.Session, h.Name()), Arguments: s.Source.Arguments,
 			Dir: s.Dir, Only: s.Tools, Callable: s.Callable, NoImages: s.NoImages, SnapshotFiles: s.SnapshotFiles,
 			Secrets:       s.Secrets,
 			ListPageTools: s.ListPageTools && to == mcp.OfHandshake, PageNames: &h.pageNames,
 			AllFiles: s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
 			LoadState: s.stateLoader(),
-			Emptied:   s.Source.Emptied(b), Guest: s.Source.Guest(),
+			Emptied:   s.Source.Emptied(b), Guest: s.Source.Guest,
 			Clients: func(ctx context.Context) int { return s.Source.Clients(ctx, b) }})
 		in.Close()
 		out.Close()

@@ -26,7 +26,7 @@ func (c *toolCall) to(r catalog.Route) (err error) {
 		return err
 	}
 	args := jsonrpc.Get(r.Rename(c.m).Params, "arguments")
-	return tools.CheckArguments(r.Name, args, c.host.server.Source.Kind().Arguments())
+	return tools.CheckArguments(r.Name, args, c.host.server.Source.Arguments)
 }
 
 // run relays the call: at once if nothing has to be waited for. Otherwise it gets a turn, and waits in that.

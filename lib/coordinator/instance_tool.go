@@ -19,7 +19,7 @@ const instanceTool = "browser_instance"
 
 // instanceAct does what the tool is called for.
 func (s *Server) instanceAct(ctx context.Context, req *request, args json.RawMessage) (any, error) {
-	launched := s.Source.Instances()
+	launched := s.Source.Launched
 	var r instances.Request
 	if err := json.Unmarshal(args, &r); err != nil {
 		return nil, err

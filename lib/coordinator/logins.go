@@ -37,7 +37,7 @@ func (s *Server) stateSaver(b source.Browser) func(context.Context, string, bool
 func (s *Server) stateLoader() func(context.Context, string) (*logins.State, error) {
 	return func(ctx context.Context, name string) (*logins.State, error) {
 		switch {
-		case s.Source.States() != nil: // it gives no values away
+		case s.Source.States != nil: // it gives no values away
 			return nil, errors.New("the logins of a service are not read: leases start with one by bmcp --pool " +
 				"--state")
 		case s.States == nil:
@@ -54,7 +54,7 @@ var errNoDirectory = errors.New("there is no directory for named logins: bmcp wa
 // listStates lists the named logins, and says why one cannot be read. The program whose
 // sessions start with them has them: if bmcp does not run it, it may be another user's.
 func (s *Server) listStates(ctx context.Context) ([]logins.Info, []string, error) {
-	conn := s.Source.States()
+	conn := s.Source.States
 	if conn == nil {
 		if s.States == nil {
 			return nil, nil, errNoDirectory

@@ -10,7 +10,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"btools/lib/agent/agenttool"
-	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp/child"
 	"btools/lib/record"
@@ -31,25 +30,11 @@ var schemas embed.FS
 
 // ownList returns the tools of bmcp that are offered with this source.
 func (s *Server) ownList() (all []ownTool) {
-	kind := s.Source.Kind()
+	kind := s.Source.Kind
 	builtin := slices.ContainsFunc(s.Children, func(child child.Spec) bool { return child.Builtin })
-	one := kind != source.Pool && kind != source.ByChild // browser that all share
-	guest := s.Source.Guest() != nil
-	ours := one && kind != source.Hub && !guest
-	of, stopInput, restartInput := ", or that of a session_id,", schemaFile("coordinator_stop_browser"),
-		schemaFile("coordinator_restart_browser")
-	stopAbout := "Stop the browser" + of + " which loses its pages. Not needed at the end: it stops with the session."
-	switch {
-	case guest:
-		stopAbout = "Close the pages of a session_id. The browser itself stays. Not needed at the end: they close " +
-			"with the session."
-	case kind == source.SharedProfile:
-		of, stopAbout = "", strings.Replace(stopAbout, of, ",", 1)
-		stopInput, restartInput = withoutArgument(stopInput, "session_id"), withoutArgument(restartInput, "session_id")
-	case kind == source.Hub:
-		stopAbout = "Close the tabs of this session, or of that of a session_id. The browser itself stays " +
-			"with its user. Not needed when done: they close with the session."
-		stopInput = argumentFiles("instanceId")[0].appendTo(stopInput)
+	of := ", or that of a session_id,"
+	if !kind.HasSessions() {
+		of = ""
 	}
 	for _, row := range []struct {
 		offered bool
@@ -63,21 +48,21 @@ func (s *Server) ownList() (all []ownTool) {
 			About: "Show the browser, its debugging port, the MCP servers behind this one and what is wrong with " +
 				"them. It starts nothing.",
 			Do: s.status}},
-		{kind == source.Pool, ownTool{Name: "browser_pool_status", Title: "Pool status",
+		{kind.PoolStatus, ownTool{Name: "browser_pool_status", Title: "Pool status",
 			About: "Show the pools of browsers, their instances, and which of them are in use.",
 			Do:    s.poolStatus}},
-		{ours && kind != source.SessionsOnly, ownTool{Name: "coordinator_launch_browser", Title: "Launch browser",
+		{kind.Launch, ownTool{Name: "coordinator_launch_browser", Title: "Launch browser",
 			About: "Launch the browser with another type or with a window. Do not call it before using the browser " +
 				"tools: they launch the browser themselves. A browser that runs with other options is replaced, " +
 				"which loads its pages again.",
 			Effect: agenttool.Destroys, Input: s.launchInput(), Do: s.launchBrowser}},
-		{one && !(guest && kind == source.SharedProfile), ownTool{Name: "coordinator_stop_browser",
-			Title: "Stop browser", About: stopAbout, Effect: agenttool.Destroys, Input: stopInput, Do: s.stopBrowser}},
-		{ours, ownTool{Name: "coordinator_restart_browser", Title: "Restart browser",
+		{kind.Stop != "", ownTool{Name: "coordinator_stop_browser", Title: "Stop browser", About: kind.Stop,
+			Effect: agenttool.Destroys, Input: s.whichInput("coordinator_stop_browser"), Do: s.stopBrowser}},
+		{kind.Restart, ownTool{Name: "coordinator_restart_browser", Title: "Restart browser",
 			About: "Replace the browser" + of + " by a fresh one with the same options, if it misbehaves; without " +
 				"one, launch it. Its pages and logins are lost; the debugging port stays.",
-			Effect: agenttool.Destroys, Input: restartInput, Do: s.restartBrowser}},
-		{s.Source.Instances() != nil, ownTool{Name: instanceTool, Title: "Browser instances",
+			Effect: agenttool.Destroys, Input: s.whichInput("coordinator_restart_browser"), Do: s.restartBrowser}},
+		{s.Source.Launched != nil, ownTool{Name: instanceTool, Title: "Browser instances",
 			About: "List the browsers that have joined by the extension, launch another one (new), close one that " +
 				"was launched here, or list the profiles of the user's own browsers. In mode chromium (the default) " +
 				"and testing the browser has a new profile; in mode chrome it is the user's browser with one of " +
@@ -100,6 +85,18 @@ func (s *Server) ownList() (all []ownTool) {
 }
 
 func schemaFile(name string) json.RawMessage { return agenttool.Schema(schemas, name) }
+
+// whichInput returns the schema of a tool that takes a session_id, with the arguments that the source has.
+func (s *Server) whichInput(tool string) json.RawMessage {
+	input := schemaFile(tool)
+	if !s.Source.HasSessions() {
+		input = withoutArgument(input, "session_id")
+	}
+	if slices.Contains(s.Source.Arguments, "instanceId") {
+		input = argumentFiles("instanceId")[0].appendTo(input)
+	}
+	return input
+}
 
 // launchInput names the types that can be launched: no program of the agent's
 // choice is one of them. Firefox is not where children drive the browser by

@@ -70,7 +70,7 @@ var ownNames = []string{
 func TestOwnSchemas(t *testing.T) {
 	const stop, bulk = "coordinator_stop_browser", "browser_execute_bulk"
 	for name, test := range map[string]struct {
-		browsers  source.Source
+		browsers  *source.Source
 		drives    bool
 		arguments map[string]string // of some tools
 	}{

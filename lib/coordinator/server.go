@@ -32,7 +32,7 @@ import (
 // Options configure a server.
 type Options struct {
 	Children []child.Spec
-	Source   source.Source
+	Source   *source.Source
 	Release  string // of bmcp
 	CacheDir string // of the children's lists; "": none is kept
 	// Eager starts all children when a host begins, one for each browser.

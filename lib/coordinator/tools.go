@@ -17,71 +17,20 @@ import (
 	"btools/lib/mcp/child"
 )
 
-const (
-	instructions = `The browser tools launch their browser by themselves, at the first call that needs one. ` +
-		`The coordinator_ tools are for exceptions: to see what is wrong, to choose another browser, to ` +
-		`begin afresh. ` +
-		`Stopping or restarting the browser loses its pages and logins.`
-	sessionInstructions = ` Agents that work at the same time each give a session_id of their own, such ` +
-		`as sub-agent-1: ` +
-		`calls with the same one share a browser of its own, without the logins of this one; state at its first ` +
-		`call has it start with a saved login, which browser_state lists.`
-	apartInstructions = `The browser tools launch their browser by themselves, at the first call that needs one, and ` +
-		`show a browser that is this session's own. ` +
-		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
-	guestInstructions = `The browser tools use a browser that another program has launched, and that stays: tabs ` +
-		`that were open before may be a person's.`
-	hubInstructions = `The browser tools use the browser of a person, with its logins, which has joined by an ` +
-		`extension. They see the tabs that they have opened, and those that the person shares. If no browser has ` +
-		`joined, a call says what the person has to do. browser_instance launches other browsers: without ` +
-		`a person's browser, the browser tools use the one that was launched last. instanceId names another one. ` +
-		`The coordinator_ tools are for exceptions: to see what is wrong, to begin afresh.`
-	bareHubInstructions = `There are no browser tools here. coordinator_status shows the browser of a person that ` +
-		`has joined by an extension, and its address for programs that speak DevTools.`
-	bareInstructions = `There are no browser tools here. coordinator_launch_browser launches a browser that programs ` +
-		`can drive by DevTools, ` +
-		`at the port that coordinator_status shows.`
-	poolInstructions = `The browser tools use a pool of browsers that are up already, and stay on the one that the ` +
-		`first call got. ` +
-		`browser_instance and browser_pool name another one. In a pool whose affinity is "call", each call that ` +
-		`names none may be on another one; ` +
-		`results say which. browser_pool_status shows the pools.`
-	barePoolInstructions = `There are no browser tools here. browser_pool_status shows the pools of browsers, which ` +
-		`programs can drive by DevTools.`
-	leftInstructions = `The browser tools launch their %[1]s by themselves. Playwright drives only a %[1]s of ` +
-		`its own, not one that coordinator_list_browsers shows: ` +
-		`if it is not installed, a person has to run "%[2]s".`
-)
-
-// instructionsOf are what agents have to know of the browsers of a kind,
-// bareInstructionsOf the same where no child drives them.
-var (
-	instructionsOf = map[source.Kind]string{
-		source.SharedProfile: instructions, source.ProfileAndSessions: instructions + sessionInstructions,
-		source.SessionsOnly: apartInstructions + sessionInstructions, source.Hub: hubInstructions + sessionInstructions,
-		source.Pool: poolInstructions,
-	}
-	bareInstructionsOf = map[source.Kind]string{
-		source.SharedProfile: bareInstructions, source.ProfileAndSessions: bareInstructions,
-		source.SessionsOnly: bareInstructions,
-		source.Hub:          bareHubInstructions, source.Pool: barePoolInstructions,
-	}
-)
+// leftInstructions are for an agent whose browser its tools launch.
+const leftInstructions = `The browser tools launch their %[1]s by themselves. Playwright drives only a %[1]s of ` +
+	`its own, not one that coordinator_list_browsers shows: ` +
+	`if it is not installed, a person has to run "%[2]s".`
 
 // instructions are ours for the host.
 func (s *Server) instructions() string {
 	drives := slices.ContainsFunc(s.Children, func(child child.Spec) bool { return child.Drives() })
-	kind := s.Source.Kind()
-	text := instructionsOf[kind]
-	switch {
+	text := s.Source.Instructions
+	switch left := s.Source.Type; {
 	case !drives:
-		text = bareInstructionsOf[kind]
-	case s.Source.Guest() != nil:
-		if text = guestInstructions; kind != source.SharedProfile {
-			text += sessionInstructions
-		}
-	case kind == source.ByChild:
-		text = fmt.Sprintf(leftInstructions, s.Source.Type(), child.InstallBrowser(s.Source.Type()))
+		text = s.Source.Bare
+	case left != "":
+		text = fmt.Sprintf(leftInstructions, left, child.InstallBrowser(left))
 	}
 	if s.Secrets != nil {
 		text += " For secrets of the user, type their names: " + s.Secrets.String() + "."
@@ -118,7 +67,7 @@ func (s *Server) listBrowsers(ctx context.Context, _ *request, _ json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	if kind := s.Source.Kind(); kind != source.Pool && kind != source.ByChild { // which launches no others
+	if !s.Source.AnyProtocol {
 		found = slices.DeleteFunc(found, func(b json.RawMessage) bool {
 			return !strings.Contains(string(jsonrpc.Get(b, "protocols")), `"cdp"`)
 		})

@@ -18,7 +18,6 @@ import (
 
 	"btools/lib/cdp"
 	"btools/lib/client"
-	"btools/lib/coordinator/tasks"
 	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
@@ -71,7 +70,7 @@ func ParseEndpoint(text string) (e Endpoint, err error) {
 
 // attached is a browser that another program launches and stops, behind a bproxy.
 type attached struct {
-	*proxied
+	*bproxy
 	at Endpoint
 
 	mu     sync.Mutex
@@ -81,7 +80,7 @@ type attached struct {
 
 // Attached is the browser at an endpoint, and how hosts share it. A bproxy with these flags is started when it is
 // needed, unless the endpoint is a session.
-func Attached(store *state.Store, log io.Writer, flags []string, how Sharing, at Endpoint) Source {
+func Attached(store *state.Store, log io.Writer, flags []string, how Sharing, at Endpoint) *Source {
 	if at.Session {
 		return directly(at)
 	}
@@ -89,33 +88,31 @@ func Attached(store *state.Store, log io.Writer, flags []string, how Sharing, at
 	if filepath.Base(at.URL) == devtools.ActivePort {
 		flags = append(flags, "--one-connection") // its user is asked to allow each
 	}
-	s := &attached{proxied: newProxied(store, log, flags, how), at: at, opened: map[string]bool{}}
-	s.provider = s
-	return s
+	s := &attached{bproxy: newBproxy(store, log, flags, how), at: at, opened: map[string]bool{}}
+	s.src.provider, s.src.Kind, s.src.Guest = s, s.src.ofGuest(), s.listOpened
+	return s.src
 }
 
-// Guest returns what lists the tabs in the state file, for the case that this program is killed. With --isolated
-// the browser closes them itself.
-func (s *attached) Guest() func(tab string, open bool) {
-	if s.sessions.Kind != SharedProfile {
-		return func(string, bool) {}
+// listOpened lists the tabs that are open here in the state file, for the case that this program is killed. With
+// --isolated the browser closes them itself.
+func (s *attached) listOpened(tab string, open bool) {
+	if s.src.HasSessions() {
+		return
 	}
-	return func(tab string, open bool) {
-		s.mu.Lock()
-		if s.opened[tab] = open; !open {
-			delete(s.opened, tab)
-		}
-		s.mu.Unlock()
-		s.watching.Go(func() {
-			s.store.UpdateWithin(askBound, func(f *state.File) error {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				tabs := slices.Collect(maps.Keys(s.opened))
-				f.SetOpened(state.Opened{Process: proc.Self(), Browser: s.id, Tabs: tabs})
-				return nil
-			})
+	s.mu.Lock()
+	if s.opened[tab] = open; !open {
+		delete(s.opened, tab)
+	}
+	s.mu.Unlock()
+	s.do(func() {
+		s.store.UpdateWithin(askBound, func(f *state.File) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			tabs := slices.Collect(maps.Keys(s.opened))
+			f.SetOpened(state.Opened{Process: proc.Self(), Browser: s.id, Tabs: tabs})
+			return nil
 		})
-	}
+	})
 }
 
 // closeLeft closes the tabs that programs which were killed have left in a browser, once.
@@ -128,7 +125,7 @@ func (s *attached) closeLeft(ctx context.Context, id, wsURL string) {
 	}
 	s.mu.Unlock()
 	var left []string
-	if known || s.sessions.Kind != SharedProfile ||
+	if known || s.src.HasSessions() ||
 		s.store.Update(ctx, func(f *state.File) error { left = f.TakeOpened(id); return nil }) != nil || left == nil {
 		return
 	}
@@ -150,12 +147,12 @@ func (s *attached) acquire(ctx context.Context, _, _ string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.proxy.Get(ctx); err != nil {
+	if _, err := s.own.Get(ctx); err != nil {
 		return nil, err
 	}
-	s.uses.mu.Lock()
+	s.src.mu.Lock()
 	b := s.browserLocked()
-	s.uses.mu.Unlock()
+	s.src.mu.Unlock()
 	s.closeLeft(ctx, strings.Replace(id, "//localhost:", "//127.0.0.1:", 1), b.WSURL)
 	b.ID = id
 	return &Lease{Browser: b, Release: func() {}, guest: true}, nil
@@ -242,53 +239,22 @@ func listener(conn net.Conn) string {
 	return fmt.Sprintf("%s (process %d)", strings.TrimSpace(string(name)), pid)
 }
 
-// direct is a browser that its clients connect to themselves: a Firefox, which has one session at a time, or one that
+// directly is a browser that its clients connect to themselves: a Firefox, which has one session at a time, or one that
 // is a session already.
-type direct struct {
-	plain
-	at      Endpoint
-	browser Browser
-}
-
-func directly(at Endpoint) Source {
-	if at.BiDi {
-		return direct{at: at, browser: Browser{BiDi: at.URL, Type: record.Firefox}}
+func directly(at Endpoint) *Source {
+	b := Browser{BiDi: at.URL, Type: record.Firefox}
+	if !at.BiDi {
+		base, _, _ := strings.Cut("http"+strings.TrimPrefix(strings.TrimPrefix(at.URL, "http"), "ws"), "/devtools/")
+		b = Browser{HTTPURL: strings.TrimSuffix(base, "/"), WSURL: at.URL}
+		if strings.HasPrefix(at.URL, "http") {
+			b.WSURL = "ws" + strings.TrimPrefix(b.HTTPURL, "http") + "/devtools/browser"
+		}
 	}
-	base, _, _ := strings.Cut("http"+strings.TrimPrefix(strings.TrimPrefix(at.URL, "http"), "ws"), "/devtools/")
-	b := Browser{HTTPURL: strings.TrimSuffix(base, "/"), WSURL: at.URL}
-	if strings.HasPrefix(at.URL, "http") {
-		b.WSURL = "ws" + strings.TrimPrefix(b.HTTPURL, "http") + "/devtools/browser"
+	s := &Source{Guest: func(string, bool) {}}
+	asks := func(ctx context.Context) error {
+		_, err := at.ask(ctx)
+		return err
 	}
-	return direct{at: at, browser: b}
-}
-
-func (d direct) Kind() Kind                { return SharedProfile }
-func (d direct) Guest() func(string, bool) { return func(string, bool) {} }
-func (d direct) Of(_ context.Context, o Owner, _ bool) Browsers {
-	return &ofDirect{use{book: &book{}, owner: o}, d}
-}
-
-// ofDirect is the browser as one owner uses it.
-type ofDirect struct {
-	use
-	direct
-}
-
-func (d *ofDirect) Target(context.Context) (Browser, error) { return d.browser, nil }
-func (d *ofDirect) Queue(BrowserRef) tasks.Queue            { return tasks.Queue{Key: d.at.URL, Slots: 1} }
-func (d *ofDirect) Leave() (release func())                 { return func() {} }
-func (d *ofDirect) Take(ctx context.Context, _ BrowserRef) (*Lease, error) {
-	if _, err := d.at.ask(ctx); err != nil {
-		return nil, err
-	}
-	return &Lease{Browser: d.browser, Release: func() {}}, nil
-}
-func (d *ofDirect) Status(ctx context.Context, _ string) (Status, error) {
-	if _, err := d.at.ask(ctx); err != nil {
-		return Status{Notes: []string{err.Error()}}, nil
-	}
-	return Status{Running: true}, nil
-}
-func (d *ofDirect) Control(context.Context, Action, BrowserRef, options.Options) error {
-	return d.at.notOurs()
+	s.init(SharedProfile.ofGuest(), &fixed{browser: b, asks: asks, notOurs: at.notOurs()}, Sharing{})
+	return s
 }

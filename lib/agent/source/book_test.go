@@ -110,6 +110,14 @@ func TestPlaceThatIsGivenUp(t *testing.T) {
 	})
 }
 
+// idle is a provider whose browser is stopped as a test says.
+type idle struct {
+	provider
+	do func() time.Time
+}
+
+func (i idle) stopUnused(bool) time.Time { return i.do() }
+
 // The one browser is stopped when no call has used it for its time, and nothing else has. Calls wait meanwhile.
 func TestIdleBrowser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -118,14 +126,14 @@ func TestIdleBrowser(t *testing.T) {
 		const after = time.Minute
 		left.Store(int64(20 * time.Second)) // the browser has been used by others
 		b := &book{}
-		one := &oneBrowser{stopUnused: func(bool) time.Time {
+		one := &Source{provider: idle{do: func() time.Time {
 			time.Sleep(5 * time.Second)
 			if again := left.Swap(0); again > 0 {
 				return time.Now().Add(time.Duration(again) - after)
 			}
 			stops.Add(1)
 			return time.Now()
-		}}
+		}}}
 		b.table.Set(one, uses.Rules{End: after})
 		sleep := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		b.touch(one)

@@ -20,8 +20,8 @@ type Figure struct {
 	Hibernated bool    `json:"hibernated,omitempty"`
 }
 
-func (b *parts) Figures(ctx context.Context) (all []Figure) {
-	if b.sessions.Kind == SharedProfile {
+func (b *ownerSessions) Figures(ctx context.Context) (all []Figure) {
+	if !b.HasSessions() {
 		at := b.up("", "")
 		if at == nil {
 			return nil
@@ -39,7 +39,7 @@ func (b *parts) Figures(ctx context.Context) (all []Figure) {
 	return all
 }
 
-func (a *affinity) Figures(ctx context.Context) []Figure {
+func (a *ownerLeases) Figures(ctx context.Context) []Figure {
 	var all []Figure
 	var kept []*Lease
 	a.mu.Lock()

@@ -35,7 +35,7 @@ func (l *Lease) now(ctx context.Context) *api.Hibernation {
 }
 
 // lookAt returns what tells how a session is.
-func (s *oneBrowser) lookAt(name string) func(context.Context) *api.Hibernation {
+func (s *Source) lookAt(name string) func(context.Context) *api.Hibernation {
 	return func(ctx context.Context) *api.Hibernation {
 		if now := s.session(ctx, "", name); now != nil {
 			return &now.Hibernation
@@ -45,7 +45,7 @@ func (s *oneBrowser) lookAt(name string) func(context.Context) *api.Hibernation 
 }
 
 // watchOver notes how it is known how the session of an instance of a pool is.
-func (a *affinity) watchOver(at *Lease) {
+func (a *ownerLeases) watchOver(at *Lease) {
 	if at.Hibernate != 0 {
 		at.note = &hibernated{}
 	}
@@ -58,8 +58,8 @@ func (a *affinity) watchOver(at *Lease) {
 }
 
 // instanceNow returns how an instance is now; nil: it is not known.
-func (s *pool) instanceNow(ctx context.Context, pool, instance string) *api.InstanceStatus {
-	raw, err := s.status(ctx, pool)
+func (s *bpool) instanceNow(ctx context.Context, pool, instance string) *api.InstanceStatus {
+	raw, err := s.ask(ctx, pool)
 	var st api.PoolsStatus
 	if err != nil || json.Unmarshal(raw, &st) != nil || len(st.Pools) != 1 {
 		return nil
@@ -68,7 +68,7 @@ func (s *pool) instanceNow(ctx context.Context, pool, instance string) *api.Inst
 }
 
 // Away hibernates the virtual browsers that no call uses.
-func (b *parts) Away() (used bool) {
+func (b *ownerSessions) Away() (used bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, v := range b.all {

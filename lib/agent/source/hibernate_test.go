@@ -19,7 +19,7 @@ func at(hour int) *record.Time {
 func TestNoteOnAHibernatedBrowser(t *testing.T) {
 	var now *api.Hibernation
 	looks := 0
-	u, n := &use{book: &book{}}, &hibernated{}
+	u, n := &ownerUse{Source: &Source{}}, &hibernated{}
 	says := func(what string, want bool) {
 		t.Helper()
 		l := &Lease{note: n, look: func(context.Context) *api.Hibernation { looks++; return now }}
@@ -56,7 +56,7 @@ func TestNoteOnAHibernatedBrowser(t *testing.T) {
 func TestNoteOnWhatIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large = "http://a.example: it has more than 64 MiB of storage"
-		u := &use{book: &book{}}
+		u := &ownerUse{Source: &Source{}}
 		now := &api.Hibernation{}
 		l := &Lease{Browser: Browser{ID: "one"}, look: func(context.Context) *api.Hibernation { return now }}
 		says := func(what string, want ...string) {
@@ -89,7 +89,7 @@ func TestNoteOnWhatIsNotKept(t *testing.T) {
 }
 
 func TestNoteOnARestoredBrowser(t *testing.T) {
-	u := &use{book: &book{}}
+	u := &ownerUse{Source: &Source{}}
 	now := &api.Hibernation{RestoredAt: at(10)}
 	l := &Lease{Browser: Browser{ID: "one", Session: "a"}, note: &hibernated{},
 		look: func(context.Context) *api.Hibernation { return now }}

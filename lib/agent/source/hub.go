@@ -14,7 +14,6 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/extension/keep"
-	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/settings"
 	"btools/lib/wait"
@@ -37,8 +36,9 @@ const hubPatience = 20 * time.Second
 
 // hub holds one browser at a time of those that have joined a hub.
 type hub struct {
-	oneBrowser
+	fixed // for what no hub is asked
 	Joined
+	src  *Source
 	ctx  context.Context
 	stop context.CancelFunc
 	work sync.WaitGroup
@@ -65,12 +65,13 @@ type hub struct {
 
 // OfHub is a source of one browser at a time, which has joined by its extension. Each host, and each
 // session_id, has tabs of its own in it.
-func OfHub(how Joined, idle time.Duration) Source {
-	h := &hub{Joined: how, named: map[string]*namedBrowser{}, choosing: make(chan struct{}, 1)}
+func OfHub(how Joined, idle time.Duration) *Source {
+	h := &hub{Joined: how, src: &Source{Launched: how.Launched}, named: map[string]*namedBrowser{},
+		choosing: make(chan struct{}, 1), fixed: fixed{notOurs: errNotOurs}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.init(h, Sharing{Kind: Hub, Settings: settings.Settings{SessionIdle: idle}})
+	h.src.init(Hub, h, Sharing{Settings: settings.Settings{SessionIdle: idle}})
 	how.Launched.Joined, how.Launched.Left = h.offer, h.withdraw
-	return h
+	return h.src
 }
 
 // offer has a browser used that an agent has launched, unless there is one.
@@ -84,8 +85,8 @@ func (h *hub) withdraw(id string) {
 }
 
 func (h *hub) reoffer(change func()) {
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	if change(); h.again != nil {
 		h.again()
 	}
@@ -96,15 +97,15 @@ func (h *hub) claim(c *control.Client) (*record.Record, string, error) {
 	ctx, again := context.WithCancel(h.ctx)
 	defer again()
 	params := api.HoldRequest{As: h.As, By: h.As}
-	h.uses.mu.Lock()
+	h.src.mu.Lock()
 	if len(h.offers) > 0 {
 		params.Instance = h.offers[0]
 	}
 	h.again = again
-	h.uses.mu.Unlock()
+	h.src.mu.Unlock()
 	r, id, err := claim(ctx, c, params)
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	h.again = nil
 	return r, id, err
 }
@@ -134,8 +135,8 @@ func (h *hub) leaseLocked(as, id string, died chan struct{}) *Lease {
 
 // change changes what is known under the lock, and wakes those that wait.
 func (h *hub) change(f func()) {
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	f()
 	h.changed.Wake()
 }
@@ -209,13 +210,13 @@ func (h *hub) browserAt(as string) Browser {
 // can join.
 func (h *hub) await(ctx context.Context, done func() bool) error {
 	for started := false; ; {
-		h.uses.mu.Lock()
+		h.src.mu.Lock()
 		if done() {
-			h.uses.mu.Unlock()
+			h.src.mu.Unlock()
 			return nil
 		}
 		if !h.running && started {
-			defer h.uses.mu.Unlock()
+			defer h.src.mu.Unlock()
 			return h.err
 		}
 		if !h.running && h.ctx.Err() == nil {
@@ -223,7 +224,7 @@ func (h *hub) await(ctx context.Context, done func() bool) error {
 			h.work.Go(h.follow)
 		}
 		changed := h.changed.Next()
-		h.uses.mu.Unlock()
+		h.src.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -242,8 +243,8 @@ func (h *hub) acquire(ctx context.Context, instance, session string) (at *Lease,
 	defer cancel()
 	err = h.await(ctx, func() bool { at = h.cur; return at != nil })
 	if errors.Is(err, errNotJoined) {
-		h.uses.mu.Lock()
-		defer h.uses.mu.Unlock()
+		h.src.mu.Lock()
+		defer h.src.mu.Unlock()
 		err = h.missingLocked()
 	}
 	return at, err
@@ -277,8 +278,8 @@ func (h *hub) target(ctx context.Context) (b Browser, err error) {
 }
 
 func (h *hub) status(context.Context) (*record.Record, error) {
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	var missing error
 	if h.cur == nil {
 		missing = h.missingLocked()
@@ -295,15 +296,11 @@ func (h *hub) status(context.Context) (*record.Record, error) {
 	return r, missing
 }
 
-func (h *hub) control(context.Context, string, options.Options) (*record.Record, error) {
-	return nil, errNotOurs
-}
 func (h *hub) newSession(context.Context, string, string) error { return errUsersLogins }
-func (h *hub) hibernate(context.Context, string) bool           { return true }
 
 // list returns the sessions of the browser that calls use which name none first. Each has the ID of its browser.
-func (h *hub) list(ctx context.Context) (all []session) {
-	var others []session
+func (h *hub) list(ctx context.Context) (all []sessionStatus) {
+	var others []sessionStatus
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
 	for _, s := range sessionsAt(ctx, h.last(), api.Of{All: true}) {
@@ -320,19 +317,16 @@ func (h *hub) list(ctx context.Context) (all []session) {
 
 // last returns the last hub, which may have ended.
 func (h *hub) last() client.Proxy {
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	return h.at
 }
 
-func (h *hub) Instances() *instances.Set { return h.Launched }
-
-func (h *hub) Close() {
+func (h *hub) close() {
 	h.Launched.Close()
-	h.uses.close()
-	h.uses.mu.Lock()
+	h.src.mu.Lock()
 	h.stop()
-	h.uses.mu.Unlock()
+	h.src.mu.Unlock()
 	h.work.Wait()
 	h.Hubs.Close()
 }

@@ -29,8 +29,8 @@ type namedBrowser struct {
 func (h *hub) isLocked(id string) bool { return h.cur != nil && h.id == id }
 
 func (h *hub) up(id, session string) *Lease {
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	if id == "" || h.isLocked(id) {
 		if h.cur == nil || wait.Closed(h.cur.Died) {
 			return nil
@@ -54,9 +54,9 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	h.uses.mu.Lock()
+	h.src.mu.Lock()
 	next := h.cur == nil && len(h.offers) > 0 && h.offers[0] == id
-	h.uses.mu.Unlock()
+	h.src.mu.Unlock()
 	if next { // it is about to be the one that other calls use
 		soon, cancel := context.WithTimeout(ctx, nextBound)
 		err := h.await(soon, func() bool { return h.cur != nil || !slices.Contains(h.offers, id) })
@@ -92,8 +92,8 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 	if err != nil {
 		return nil, err
 	}
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	if h.ctx.Err() != nil {
 		return nil, ErrEnded
 	}
@@ -107,8 +107,8 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 		api.Watch.Ask(follow, c, api.WatchRequest{Of: api.Of{Instance: as}}) // or its hub has ended
 		c.Close()
 		release()
-		h.uses.mu.Lock()
-		defer h.uses.mu.Unlock()
+		h.src.mu.Lock()
+		defer h.src.mu.Unlock()
 		if h.named[id] == n {
 			delete(h.named, id)
 		}
@@ -125,22 +125,22 @@ const nextBound = 2 * time.Second
 var errHubSilent = fmt.Errorf("the hub of the browsers that have joined has not answered within %v", hubPatience)
 
 func (h *hub) end(id, session string) {
-	h.uses.mu.Lock()
+	h.src.mu.Lock()
 	of := id
 	if of == "" {
 		of = h.id
 	}
 	if id != "" && h.isLocked(id) || of == "" { // those calls use it by now
-		h.uses.mu.Unlock()
+		h.src.mu.Unlock()
 		return
 	}
 	n := h.named[id]
-	h.uses.mu.Unlock()
+	h.src.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), endBound)
 	defer cancel()
 	api.Release.Ask(ctx, h.last(), api.Of{Instance: of, Session: session})
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	if n == nil || h.named[id] != n {
 		return
 	}
@@ -167,8 +167,8 @@ func (h *hub) idOf(ctx context.Context, id string) (string, error) {
 
 // instanceOf returns the ID for a Browser: "" for the default browser, otherwise the ID itself.
 func (h *hub) instanceOf(id string) string {
-	h.uses.mu.Lock()
-	defer h.uses.mu.Unlock()
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
 	if h.isLocked(id) {
 		return ""
 	}

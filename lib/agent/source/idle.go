@@ -13,18 +13,18 @@ import (
 )
 
 // step stops the one browser when no call has used it for a while, or at once if nothing has a tab in it any more.
-func (s *oneBrowser) step(due uses.Due[usable]) (kept time.Time) { return s.stopUnused(due.Hurried) }
+func (s *Source) step(due uses.Due[usable]) (kept time.Time) { return s.stopUnused(due.Hurried) }
 
-func (s *oneBrowser) group() *sync.WaitGroup { return &s.stopping }
+func (s *Source) group() *sync.WaitGroup { return &s.stopping }
 
 // stopBound is how long the stop of an idle browser may take.
 const stopBound = time.Minute
 
-// stopIdle stops the browser unless its clients have used it: bproxy knows what they have sent, also those that are
+// stopUnused stops the browser unless its clients have used it: bproxy knows what they have sent, also those that are
 // nobody's children. It returns when they have, or when it has stopped the browser. With empty, it does if the browser
 // has no session.
-func (s *proxied) stopIdle(empty bool) time.Time {
-	ctx, cancel := context.WithTimeout(s.proxy.ctx, stopBound)
+func (s *bproxy) stopUnused(empty bool) time.Time {
+	ctx, cancel := context.WithTimeout(s.ctx, stopBound)
 	defer cancel()
 	if empty {
 		if len(s.list(ctx)) == 0 {
@@ -32,8 +32,8 @@ func (s *proxied) stopIdle(empty bool) time.Time {
 		}
 		return time.Now()
 	}
-	after := s.sessions.Idle
-	if idle := s.unused(ctx); idle != nil { // else there is no browser
+	after := s.src.sessions.Idle
+	if idle := s.src.unused(ctx); idle != nil { // else there is no browser
 		if unused := time.Duration(*idle * float64(time.Second)); unused < after {
 			return time.Now().Add(-unused)
 		}
@@ -43,7 +43,7 @@ func (s *proxied) stopIdle(empty bool) time.Time {
 }
 
 // unused is for how many seconds the browser was not used; nil: it is not known.
-func (s *oneBrowser) unused(ctx context.Context) *float64 {
+func (s *Source) unused(ctx context.Context) *float64 {
 	var now api.ProxyStatus
 	if rec, err := s.status(ctx); err == nil && rec != nil {
 		rec.Get("status", &now)
@@ -52,22 +52,26 @@ func (s *oneBrowser) unused(ctx context.Context) *float64 {
 }
 
 // stop stops the browser, and notes why.
-func (s *proxied) stop(ctx context.Context, why string) {
+func (s *bproxy) stop(ctx context.Context, why string) {
 	if _, err := s.control(ctx, string(api.Stop), options.Options{}); err != nil {
 		return
 	}
-	s.uses.mu.Lock()
-	defer s.uses.mu.Unlock()
+	s.src.mu.Lock()
+	defer s.src.mu.Unlock()
 	s.stopped = why
 }
 
-// Emptied ends the session. The browser ends when the calls that run have ended, if it has no other session.
-func (s *proxied) Emptied(b Browser) func() {
+// Emptied returns what ends the session of a browser whose last tab was closed; nil: nothing does. The browser ends when
+// the calls that run have ended, if it has no other session.
+func (s *Source) Emptied(b Browser) func() {
+	if !s.stops {
+		return nil
+	}
 	return func() {
 		s.emptyings.Add(1)
 		s.end("", cmp.Or(b.Session, hostSession))
-		s.uses.mu.Lock()
-		defer s.uses.mu.Unlock()
-		s.uses.table.Hurry(&s.oneBrowser)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.table.Hurry(s)
 	}
 }

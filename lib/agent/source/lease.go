@@ -18,7 +18,7 @@ import (
 
 // grant is a lease of a pool, and the connection that holds it.
 type grant struct {
-	pool     *pool
+	pool     *bpool
 	c        *control.Client
 	id       string
 	virtual  bool            // each lease of the instance has a browser of its own
@@ -31,7 +31,7 @@ type grant struct {
 }
 
 // lease leases an instance, for one call or, with keep, for several.
-func (s *pool) lease(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
+func (s *bpool) lease(ctx context.Context, pool, instance, who string, keep bool) (*Lease, error) {
 	params := api.HoldRequest{Of: api.Of{Pool: pool, Instance: instance}, Bound: true, Keep: who,
 		Holder: fmt.Sprintf("%s (bmcp %d)", api.Called(who), os.Getpid()), Settings: settings.WithState(s.state)}
 	rec := &record.Record{}
@@ -151,24 +151,26 @@ func (g *grant) lapse() <-chan struct{} {
 
 // advised gives the commands in the hint of an error what they need for bmcp's own
 // service, which they do not find.
-func (s *pool) advised(err error) error {
+func (s *bpool) advised(err error) error {
 	var e *control.Error
 	if s.own == nil || !errors.As(err, &e) {
 		return err
 	}
-	s.uses.mu.Lock()
-	defer s.uses.mu.Unlock()
+	p := s.own.Running()
+	if p == nil {
+		return err
+	}
 	own := *e
-	own.Hint = poolCommand().ReplaceAllString(e.Hint, "$0 --socket "+s.sock)
+	own.Hint = poolCommand().ReplaceAllString(e.Hint, "$0 --socket "+p.socket)
 	return &own
 }
 
 var poolCommand = lazy.Regexp(`bpool (status|restart) \S+`)
 
 // known returns what is known of an instance, and whether there are others.
-func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {
+func (s *bpool) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {
 	for try := 0; ; try++ {
-		s.uses.mu.Lock()
+		s.src.mu.Lock()
 		info := s.pools[pool]
 		all := 0
 		for name, p := range s.pools {
@@ -176,7 +178,7 @@ func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, sev
 				all += len(p.Instances)
 			}
 		}
-		s.uses.mu.Unlock()
+		s.src.mu.Unlock()
 		if i := info.Find(instance); i != nil {
 			return browserOf(&info, i), all > 1
 		}
@@ -190,7 +192,7 @@ func (s *pool) known(ctx context.Context, pool, instance string) (_ Browser, sev
 // notices are what bpool tells the holder of a lease about its browser: that it is
 // gone, and why.
 type notices struct {
-	uses *book
+	book *book
 	over chan struct{} // closed when the lease was ended
 
 	// Under the lock of the book:
@@ -208,8 +210,8 @@ func (n *notices) ending() string {
 	case <-n.over:
 	case <-time.After(noticeDelay):
 	}
-	n.uses.mu.Lock()
-	defer n.uses.mu.Unlock()
+	n.book.mu.Lock()
+	defer n.book.mu.Unlock()
 	if !n.yielded {
 		return ""
 	}
@@ -218,16 +220,16 @@ func (n *notices) ending() string {
 
 // next returns a channel that is closed when there is more news.
 func (n *notices) next() <-chan struct{} {
-	n.uses.mu.Lock()
-	defer n.uses.mu.Unlock()
+	n.book.mu.Lock()
+	defer n.book.mu.Unlock()
 	return n.more.Next()
 }
 
 // await waits until there is unread news, which follows a change at once.
 func (n *notices) await() {
-	n.uses.mu.Lock()
+	n.book.mu.Lock()
 	line, more := n.line, n.more.Next()
-	n.uses.mu.Unlock()
+	n.book.mu.Unlock()
 	if line != "" {
 		return
 	}
@@ -245,22 +247,17 @@ func (n *notices) read() string {
 	if n == nil {
 		return ""
 	}
-	n.uses.mu.Lock()
-	defer n.uses.mu.Unlock()
+	n.book.mu.Lock()
+	defer n.book.mu.Unlock()
 	line := n.line
 	n.line = ""
 	return line
 }
 
 // follow reads the news of a lease, until it has ended or the context ends.
-func (s *pool) follow(ctx context.Context, lease string) *notices {
-	n := &notices{uses: &s.uses, over: make(chan struct{})}
-	s.uses.mu.Lock()
-	defer s.uses.mu.Unlock()
-	if s.ctx.Err() != nil {
-		return n
-	}
-	s.work.Go(func() {
+func (s *bpool) follow(ctx context.Context, lease string) *notices {
+	n := &notices{book: &s.src.book, over: make(chan struct{})}
+	s.do(func() {
 		n.listen(ctx, s, lease)
 		if ctx.Err() == nil { // the lease has ended, or the service with it
 			close(n.over)
@@ -270,7 +267,7 @@ func (s *pool) follow(ctx context.Context, lease string) *notices {
 }
 
 // listen reads what there is to tell until the lease has ended.
-func (n *notices) listen(ctx context.Context, s *pool, lease string) {
+func (n *notices) listen(ctx context.Context, s *bpool, lease string) {
 	c, err := s.find(ctx)
 	if err != nil {
 		return
@@ -282,12 +279,12 @@ func (n *notices) listen(ctx context.Context, s *pool, lease string) {
 			return
 		}
 		r.After, ended = int64(got.Last), got.Ended != ""
-		n.uses.mu.Lock()
+		n.book.mu.Lock()
 		n.yielded = got.Yielded
 		if len(got.Lines) > 0 {
 			n.line = got.Lines[len(got.Lines)-1]
 			n.more.Wake()
 		}
-		n.uses.mu.Unlock()
+		n.book.mu.Unlock()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 
-	"btools/lib/control"
 	"btools/lib/control/api"
 )
 
@@ -17,26 +16,19 @@ var errNoLogins = errors.New("this browser is not a session of its own: only the
 var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
 	"are not saved")
 
-func (s *proxied) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
+func (s *bproxy) save(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
 	r.Session = cmp.Or(b.Session, hostSession)
-	return api.StateSave.Ask(ctx, s, r)
+	return api.StateSave.Ask(ctx, s.running(), r)
 }
 
-func (j *hub) SaveState(context.Context, Browser, api.StateRequest) (api.States, error) {
+func (h *hub) save(context.Context, Browser, api.StateRequest) (api.States, error) {
 	return api.States{}, errUsersLogins
 }
 
-func (s *pool) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
+func (s *bpool) save(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
 	if !b.Virtual {
 		return api.States{}, errNoLogins
 	}
 	r.Lease = b.Lease
 	return api.StateSave.Ask(ctx, s, r)
-}
-
-func (s *pool) States() control.Caller {
-	if s.own != nil { // it is of this user, and need not run
-		return nil
-	}
-	return s
 }

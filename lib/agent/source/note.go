@@ -28,7 +28,7 @@ type loss struct {
 }
 
 // Note is what the reader of a result has to know of its browser. It is told once.
-func (u *use) Note(ctx context.Context, at *Lease) (r Note) {
+func (u *ownerUse) Note(ctx context.Context, at *Lease) (r Note) {
 	if at.Died != nil && wait.Closed(at.Died) {
 		return r // the next result is the one that is from another browser
 	}
@@ -95,7 +95,7 @@ func dataOf(now *api.Hibernation) string {
 const unkeptEvery = 2 * time.Second
 
 // unkept says, once, what of a browser's stored data would not come back if it ended; "": nothing new.
-func (u *use) unkept(ctx context.Context, at *Lease) string {
+func (u *ownerUse) unkept(ctx context.Context, at *Lease) string {
 	key, now := SeenKey(&at.Browser), time.Now()
 	u.mu.Lock()
 	was := u.unkepts[key]
@@ -126,7 +126,7 @@ type unkept struct {
 }
 
 // restored says, once, that the browser of a call was hibernated before it, and how it is now; "": it was not.
-func (u *use) restored(ctx context.Context, at *Lease) (string, *api.Hibernation) {
+func (u *ownerUse) restored(ctx context.Context, at *Lease) (string, *api.Hibernation) {
 	n := at.note
 	if n == nil {
 		return "", nil
@@ -158,7 +158,7 @@ func (u *use) restored(ctx context.Context, at *Lease) (string, *api.Hibernation
 
 // see notes the browser of a result. It returns the ID of the one before it with its key, whether there was one, and
 // whether there are others; and what has become of it, once.
-func (u *use) see(at *Lease) (was string, used, several bool, gone loss) {
+func (u *ownerUse) see(at *Lease) (was string, used, several bool, gone loss) {
 	key := SeenKey(&at.Browser)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -176,7 +176,7 @@ func (u *use) see(at *Lease) (was string, used, several bool, gone loss) {
 }
 
 // seenAs returns the ID that a browser which has joined had for calls of the same session that named it, or named none.
-func (u *use) seenAs(at *Lease) (was string, used bool) {
+func (u *ownerUse) seenAs(at *Lease) (was string, used bool) {
 	of, _, _ := strings.Cut(at.ID, "/")
 	for _, instance := range []string{"", of} {
 		id := u.seen[SeenKey(&Browser{Instance: instance, Session: at.Session})]
@@ -188,7 +188,7 @@ func (u *use) seenAs(at *Lease) (was string, used bool) {
 }
 
 // loseLocked has the next result tell of a loss, unless it tells of one already.
-func (u *use) loseLocked(key string, l loss) {
+func (u *ownerUse) loseLocked(key string, l loss) {
 	if u.lost == nil {
 		u.lost = map[string]loss{}
 	}

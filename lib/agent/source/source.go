@@ -1,12 +1,14 @@
-// Package source is where the browsers of an agent come from: one behind a proxy, a pool, those that have joined
-// a hub, or none, as children launch theirs. It shares them among hosts, which it knows as Owners, and hibernates
-// and ends what they do not use. It knows neither MCP nor the children.
+// Package source gives an agent browsers: one behind a proxy, those of a pool or that have joined a hub, or the
+// browsers that children launch. It shares them among hosts, which it knows as Owners, and hibernates and ends sessions
+// that they do not use. It is a client of the control API of bproxy, its hub and bpool, and knows neither MCP nor the
+// children.
 //
-// A source has one lock, that of its book. Nothing waits, and no other lock is taken, while it is held. A grant has
-// another one, which orders the requests on its connection.
+// A source has one lock, that of its book. Nothing waits, and no other lock is taken, while it is held. A service has
+// another one for its connections, and a grant one that orders the requests on its connection.
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,18 +16,20 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"btools/lib/agent/instances"
+	"btools/lib/agent/source/uses"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
-	"btools/lib/proc"
+	"btools/lib/record"
 )
 
-// Browser is a browser and its endpoint.
+// Browser is a browser, or a virtual one, and its endpoint.
 type Browser struct {
 	Pool, Instance string // "" without pools
 	Session        string // of a virtual browser; "": it is a whole one
@@ -39,7 +43,7 @@ type Browser struct {
 	Profile        string        // of a browser that a child launches; "": a temporary one
 	Windows        bool          // its child runs on Windows' Node.js, from WSL
 	Isolated       bool          // each lease has a browser of its own
-	Virtual        bool          // a part of a browser that leases share
+	Virtual        bool          // a session in a browser that leases share
 	Hibernate      time.Duration // until its lease is hibernated when no call uses it; 0: never
 	CallTimeout    time.Duration // of a tool's call; 0: no bound
 	// The child is pinged at this interval and has this long to answer; 0: never.
@@ -74,75 +78,109 @@ type Lease struct {
 	granted *grant // nil: it is not of a pool
 }
 
-// Source is where the browsers of calls come from: Proxied, Pooled, Served, OfHub or
-// ChildLaunched. Nothing else knows which of these it is.
-type Source interface {
-	// Of returns the source as one owner uses it, until the context ends. Shared says that the owner is
-	// several hosts, which know nothing of each other.
-	Of(ctx context.Context, o Owner, shared bool) Browsers
-	Kind() Kind
-	// Type is the type of a browser that only children launch, else "".
-	Type() string
-	// Clients is how many clients a browser's session has; 0: it is not known.
-	Clients(ctx context.Context, b Browser) int
-	// Guest returns what is told of the tabs that are open here, if another program launches and stops the browser;
-	// nil: none does.
-	Guest() func(tab string, open bool)
-	// Emptied returns what ends a browser whose last tab was closed; nil: nothing does.
-	Emptied(b Browser) func()
-	// SaveState saves the logins of a browser's session, and returns what bproxy or
-	// bpool answers.
-	SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error)
-	// States is the connection to the program that has the named logins; nil: they are
-	// files of this user.
-	States() control.Caller
-	// Instances are the browsers that agents launch, which join the source's hub; nil: they launch none.
-	Instances() *instances.Set
-	Close()
+// Source is where the browsers of calls come from, for all owners: a kind, and how its browsers are asked for.
+type Source struct {
+	*Kind
+	provider
+	Type     string         // of a browser that only children launch
+	States   control.Caller // the program that has the named logins; nil: they are files of this user
+	Launched *instances.Set // browsers that agents launch, which join the hub; nil: they launch none
+	// Guest is told of the tabs that are open here, if another program launches and stops the browser; nil: none does.
+	Guest func(tab string, open bool)
+
+	book
+	sessions Sharing
+	stops    bool // a browser without tabs
+	ids      int  // session_ids that are in use, under the lock of the book
+	// The session_ids that one host, and all hosts, may have at a time.
+	maxIDsOfHost, maxIDs int
+	emptyings            atomic.Int64 // how often a session was ended whose last tab was closed
+	stopping             sync.WaitGroup
 }
 
-// plain has the answers of a source where its kind has no others.
-type plain struct{}
-
-func (plain) Type() string                         { return "" }
-func (plain) Clients(context.Context, Browser) int { return 0 }
-func (plain) Guest() func(string, bool)            { return nil }
-func (plain) Emptied(Browser) func()               { return nil }
-func (plain) States() control.Caller               { return nil }
-func (plain) Instances() *instances.Set            { return nil }
-func (plain) Close()                               {}
-func (plain) SaveState(context.Context, Browser, api.StateRequest) (api.States, error) {
-	return api.States{}, errNoLogins
+// provider is how a program is asked for browsers: bproxy, a hub or bpool. Calls may name one of several browsers, an
+// instance, for a session of theirs.
+type provider interface {
+	browsersOf(*ownerUse) Browsers
+	// target returns the address of the browser, whether it runs or not.
+	target(ctx context.Context) (Browser, error)
+	// up returns the browser if nothing has to be waited for, else nil.
+	up(instance, session string) *Lease
+	// acquire returns the browser, and launches it or waits for it.
+	acquire(ctx context.Context, instance, session string) (*Lease, error)
+	// idOf returns the ID of an instance for a Browser. The error says that it has not joined.
+	idOf(ctx context.Context, instance string) (string, error)
+	// status returns the record of the browser and its port; nil: there is none. The error says what is wrong.
+	status(ctx context.Context) (*record.Record, error)
+	// control launches, stops or restarts the browser.
+	control(ctx context.Context, method string, o options.Options) (*record.Record, error)
+	list(ctx context.Context) []sessionStatus
+	newSession(ctx context.Context, name, state string) error
+	// hibernate hibernates a session whose clients have just gone. It reports whether the session needs no pages
+	// any more; it does if others are connected to it.
+	hibernate(ctx context.Context, name string) bool
+	// end ends a session, if there is one.
+	end(instance, name string)
+	// save saves the logins of a browser's session.
+	save(ctx context.Context, b Browser, r api.StateRequest) (api.States, error)
+	// stopUnused stops the browser, which no call uses, or which is empty. It returns when it was used last.
+	stopUnused(empty bool) time.Time
+	close()
 }
 
-// Kind says where browsers come from, and how hosts share them.
-type Kind int
+func (s *Source) init(k *Kind, p provider, how Sharing) {
+	s.Kind, s.provider, s.sessions, s.maxIDsOfHost, s.maxIDs = k, p, how, maxIDsOfHost, maxIDs
+	s.table.Max, s.table.Rest = how.MaxSessions, placeRest
+	s.table.Set(s, uses.Rules{End: how.Idle})
+}
 
-const (
-	// SharedProfile is one browser, which all hosts see as it is.
-	SharedProfile Kind = iota
-	// ProfileAndSessions shows the host the profile of the one browser; calls with a
-	// session_id have virtual browsers beside it.
-	ProfileAndSessions
-	// SessionsOnly gives each host a virtual browser of its own, and others by
-	// session_id.
-	SessionsOnly
-	Hub     // browsers that have joined, with tabs of each host's and session_id's own
-	Pool    // leases of a bpool service
-	ByChild // children launch them
-)
+// placeRest is how long a virtual browser keeps a place that others wait for without a call (--max-sessions): then it
+// is hibernated, and its next call waits for a place in its turn.
+const placeRest = 5 * time.Second
 
-// Arguments are the names of the arguments of a call that choose a browser of a kind, as RefIn reads them.
-func (k Kind) Arguments() []string {
-	switch k {
-	case ProfileAndSessions, SessionsOnly:
-		return []string{"session_id", "state"}
-	case Hub:
-		return []string{"session_id", "instanceId"}
-	case Pool:
-		return []string{"browser_pool", "browser_instance"}
+// Of returns the source as one owner uses it, until the context ends. Shared says that the owner is several hosts,
+// which know nothing of each other.
+func (s *Source) Of(ctx context.Context, o Owner, shared bool) Browsers {
+	return s.browsersOf(&ownerUse{Source: s, owner: o, ctx: ctx, shared: shared})
+}
+
+// Close stops what the source runs, and waits for it.
+func (s *Source) Close() {
+	s.book.close()
+	s.provider.close()
+	s.stopping.Wait()
+}
+
+// Clients returns how many clients a browser's session has; 0: it is not known.
+func (s *Source) Clients(ctx context.Context, b Browser) int {
+	if !s.HasSessions() {
+		return 0
+	}
+	if at := s.session(ctx, b.Instance, cmp.Or(b.Session, hostSession)); at != nil {
+		return at.Clients
+	}
+	return 0
+}
+
+// SaveState saves the logins of a browser's session.
+func (s *Source) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
+	return s.save(ctx, b, r)
+}
+
+// session returns what is known of a session; nil: there is none.
+func (s *Source) session(ctx context.Context, instance, name string) *sessionStatus {
+	for _, at := range s.list(ctx) {
+		if at.Name == name && (instance == "" || instance == at.instance) {
+			return &at
+		}
 	}
 	return nil
+}
+
+// session is a session as bproxy or a hub describes it.
+type sessionStatus struct {
+	api.Session `json:"session"`
+	instance    string // the joined browser that owns it
 }
 
 // Owner is who uses the browsers of a source: a host, whose children drive them.
@@ -157,31 +195,30 @@ type Owner interface {
 
 // Browsers are the browsers that an owner uses, or keeps between its calls.
 type Browsers interface {
-	// Target is the browser that a child can be started for before it is called,
-	// Targets are all of them; nil: there is only that one.
+	// Target returns the browser that a child can be started for before it is called,
+	// Targets all of them; nil: there is only that one.
 	Target(ctx context.Context) (Browser, error)
 	Targets(ctx context.Context) ([]Browser, error)
 	// Early reports whether the browser is not running, but its endpoint is known
 	// already.
 	Early() bool
-	// Queue is where a task waits that asks for a browser.
+	// Queue returns where a task waits for a browser.
 	Queue(w BrowserRef) tasks.Queue
-	// Waiting returns what tells how many others a call that waits for a browser has before it; nil: none waits.
+	// Waiting returns a function that counts the calls before one that waits for a browser; nil: none waits.
 	Waiting(w BrowserRef) func() (ahead int, waits bool)
 	// Take leases a running browser for one call.
 	Take(ctx context.Context, w BrowserRef) (*Lease, error)
-	// TryTake is take without waiting; it returns nil if something has to be
-	// waited for.
+	// TryTake is Take without waiting; it returns nil if it would have to wait.
 	TryTake(w BrowserRef) *Lease
-	// Note is what the reader of a result has to know of its browser. It is told once.
+	// Note returns what the reader of a result has to know of its browser. It is told once.
 	Note(ctx context.Context, at *Lease) Note
 	// Status describes the browsers of a pool; with "", all browsers.
 	Status(ctx context.Context, pool string) (Status, error)
 	// Control launches, stops or restarts a browser.
 	Control(ctx context.Context, do Action, w BrowserRef, o options.Options) error
-	// Figures are the figures of the owner's browsers.
+	// Figures returns the figures of the owner's browsers.
 	Figures(ctx context.Context) []Figure
-	// Away hibernates what no call uses, as the owner is gone. It reports whether calls use others.
+	// Away hibernates the browsers that no call uses, as the owner is gone. It reports whether calls use others.
 	Away() (used bool)
 	// Leave stops new leases. Once the owner's context has ended, the function that it returns ends the owner's
 	// sessions, releases what it keeps and waits for work in progress. Call it before and again after the children
@@ -189,30 +226,22 @@ type Browsers interface {
 	Leave() (release func())
 }
 
-// use is how one owner uses browsers: what the Browsers of all kinds have, and their answers where a kind has
-// no other.
-type use struct {
-	*book
-	owner Owner
-	ctx   context.Context // of the owner
+// ownerUse is an owner's use of a source: the state that all Browsers have.
+type ownerUse struct {
+	*Source
+	owner  Owner
+	shared bool            // the owner is several hosts, which know nothing of each other
+	ctx    context.Context // of the owner
 
 	work sync.WaitGroup // begun under the lock of the book, while it is open
 
 	// Under that lock, too:
 	closed bool
-	seen   map[string]string // the IDs of the browsers that results were from, by SeenKey; an ID may be ""
-	lost   map[string]loss   // what is not told yet, by SeenKey; by "" with the next result
+	seen   map[string]string // the IDs of the browsers of earlier results, by SeenKey; an ID may be ""
+	lost   map[string]loss   // losses to be told, by SeenKey; by "" with the next result
 
 	unkepts map[string]unkept // by SeenKey
 }
-
-func (u *use) Targets(context.Context) ([]Browser, error)                         { return nil, nil }
-func (u *use) Early() bool                                                        { return false }
-func (u *use) Waiting(BrowserRef) func() (ahead int, waits bool)                  { return nil }
-func (u *use) TryTake(BrowserRef) *Lease                                          { return nil }
-func (u *use) Control(context.Context, Action, BrowserRef, options.Options) error { return errNotOurs }
-func (u *use) Figures(context.Context) []Figure                                   { return nil }
-func (u *use) Away() (used bool)                                                  { return false }
 
 // Action is what can be done with a browser as a whole.
 type Action string
@@ -235,61 +264,6 @@ type Status struct {
 	Pools    json.RawMessage // as bpool status has it
 	Sessions []VirtualStatus // virtual browsers of the owner
 	Notes    []string        // what is wrong
-}
-
-// watch returns a channel that is closed when a process has ended. A goroutine of
-// the group watches it until the context ends.
-func watch(ctx context.Context, group *sync.WaitGroup, pid int) <-chan struct{} {
-	id, err := proc.Of(pid)
-	died := make(chan struct{})
-	if err != nil {
-		close(died)
-		return died
-	}
-	group.Go(func() {
-		if id.Wait(ctx) == nil {
-			close(died)
-		}
-	})
-	return died
-}
-
-// ChildLaunched leaves the launch of the browser to the children, as DevTools
-// cannot reach it. A person must know the note.
-func ChildLaunched(browser string, headless bool, note string) Source {
-	return byChild{browser: Browser{Type: browser, Headless: headless}, note: note}
-}
-
-type byChild struct {
-	plain
-	browser Browser
-	note    string
-}
-
-func (n byChild) Kind() Kind   { return ByChild }
-func (n byChild) Type() string { return n.browser.Type }
-func (n byChild) Of(_ context.Context, o Owner, _ bool) Browsers {
-	return &ownByChild{use{book: &book{}, owner: o}, n.browser, n.note}
-}
-
-// ownByChild is the browser that an owner's children launch.
-type ownByChild struct {
-	use
-	browser Browser
-	note    string
-}
-
-func (n *ownByChild) Target(context.Context) (Browser, error) { return n.browser, nil }
-func (n *ownByChild) Queue(BrowserRef) tasks.Queue            { return tasks.Queue{Key: n.owner.Name(), Slots: 1} }
-func (n *ownByChild) Leave() (release func())                 { return func() {} }
-func (n *ownByChild) TryTake(BrowserRef) *Lease {
-	return &Lease{Browser: n.browser, Release: func() {}}
-}
-func (n *ownByChild) Take(context.Context, BrowserRef) (*Lease, error) {
-	return n.TryTake(BrowserRef{}), nil
-}
-func (n *ownByChild) Status(context.Context, string) (Status, error) {
-	return Status{Notes: []string{n.note}}, nil
 }
 
 // BrowserRef is the browser that a call asks for.

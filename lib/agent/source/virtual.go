@@ -21,10 +21,10 @@ import (
 // A virtual browser is a session of bproxy share: its clients take it for a
 // whole browser, and see nothing of the others on it.
 
-// Sharing is how hosts share the one browser, and what their virtual browsers are like.
+// Sharing says how hosts share the one browser, and how their virtual browsers are set.
 type Sharing struct {
-	Kind  Kind
-	Hosts int // at a time, at most
+	Kind  *Kind // nil: SharedProfile
+	Hosts int   // at a time, at most
 	settings.Settings
 }
 
@@ -42,7 +42,7 @@ const hostSession = "host"
 // end.
 func (v Sharing) flags() []string {
 	all := []string{"--isolate"}
-	if v.Kind == SharedProfile { // one session, which is the browser's own: its Chrome has no port either
+	if !v.Kind.HasSessions() { // one session, which is the browser's own: its Chrome has no port either
 		return append(all, "--session-idle=0", "--root-session="+hostSession, "--default-session="+hostSession)
 	}
 	its := v.Settings
@@ -52,7 +52,7 @@ func (v Sharing) flags() []string {
 			all = append(all, r.Args(&its)...)
 		}
 	}
-	if v.Kind == ProfileAndSessions {
+	if !v.Kind.Apart {
 		all = append(all, "--root-session="+hostSession)
 		if v.State == "" && !v.Limits().Any() {
 			all = append(all, "--default-session="+hostSession)
@@ -71,7 +71,7 @@ func CheckSession(what, name string) error {
 	return fmt.Errorf(`%s is 1 to 64 letters, digits, ".", "_" and "-", such as sub-agent-1, not %.200q`, what, name)
 }
 
-// RefIn is the browser that some arguments of a call choose, by their names.
+// RefIn reads the arguments with these names, which choose the browser of a call.
 func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
 	for _, name := range names {
 		value, bad := nameIn(args, name)
@@ -94,14 +94,13 @@ func RefIn(args json.RawMessage, names []string) (w BrowserRef, err error) {
 	return w, err
 }
 
-// SessionIn is the session_id among a call's arguments, "" if it is not there.
+// SessionIn returns the session_id among a call's arguments; "": there is none.
 func SessionIn(args json.RawMessage) (string, error) {
 	w, err := RefIn(args, []string{"session_id"})
 	return w.Session, err
 }
 
-// nameIn is a name among a call's arguments, "" if it is not there: a text, or
-// a number, as instances have such for names.
+// nameIn returns the text or number of an argument as a name; "": there is none.
 func nameIn(args json.RawMessage, name string) (string, error) {
 	v := jsonrpc.Get(args, name)
 	switch {
@@ -115,15 +114,15 @@ func nameIn(args json.RawMessage, name string) (string, error) {
 	return "", fmt.Errorf("%s is a text, not %s", name, v)
 }
 
-// maxName is the longest name of a session of bproxy.
+// maxName is the maximum length of the name of a session of bproxy.
 const maxName = 64
 
-// nameOf is the name of the owner's virtual browser with this session_id, which no
-// other owner's has; "": it is the browser itself.
-func (b *parts) nameOf(id string) string {
+// nameOf returns the name of the owner's session with this session_id, unique among owners; "": the calls use all of
+// the browser.
+func (b *ownerSessions) nameOf(id string) string {
 	name := b.owner.Name()
 	switch {
-	case b.Kind() == SharedProfile, id == "" && b.sessions.Kind == ProfileAndSessions:
+	case !b.HasSessions(), id == "" && !b.Apart:
 		return ""
 	case id == "":
 		return name
@@ -137,15 +136,14 @@ func (b *parts) nameOf(id string) string {
 	return name
 }
 
-// idMark is before the session_id in the name of a virtual browser.
+// idMark stands before the session_id in the name of a virtual browser.
 const idMark = "."
 
 // HasID reports whether a virtual browser is one of an owner with a session_id.
 func HasID(virtual, owner string) bool { return strings.HasPrefix(virtual, owner+idMark) }
 
-// part is the browser as the clients of one of its sessions see it; with "",
-// all of it.
-func (b Browser) part(name string) Browser {
+// inSession returns the browser as the clients of one of its sessions see it; with "", all of it.
+func (b Browser) inSession(name string) Browser {
 	if name == "" || b.HTTPURL == "" {
 		return b
 	}
@@ -166,10 +164,10 @@ type VirtualStatus struct {
 	id string
 }
 
-// statuses are the virtual browsers that the owner has.
-func (b *parts) statuses(ctx context.Context) []VirtualStatus {
+// statuses returns the owner's virtual browsers, by instance and session_id.
+func (b *ownerSessions) statuses(ctx context.Context) []VirtualStatus {
 	all := []VirtualStatus{}
-	if b.Kind() == SharedProfile {
+	if !b.HasSessions() {
 		return all
 	}
 	ids := map[string]string{b.nameOf(""): ""}
@@ -178,7 +176,7 @@ func (b *parts) statuses(ctx context.Context) []VirtualStatus {
 		ids[v.name] = id.id
 	}
 	b.mu.Unlock()
-	if b.sessions.Kind == ProfileAndSessions {
+	if !b.Apart {
 		ids[hostSession] = ""
 	}
 	for _, s := range b.list(ctx) {

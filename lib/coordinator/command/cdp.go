@@ -55,7 +55,7 @@ func endpoint(c *cli.Context) (source.Endpoint, error) {
 }
 
 // atEndpoint is the browser that runs.
-func atEndpoint(c *cli.Context, adjust func(*source.Sharing)) (source.Source, error) {
+func atEndpoint(c *cli.Context, adjust func(*source.Sharing)) (*source.Source, error) {
 	at, err := endpoint(c)
 	if err != nil {
 		return nil, err

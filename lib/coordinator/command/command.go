@@ -462,7 +462,7 @@ func checkState(c *cli.Context, ch choice) error {
 }
 
 // browsers are those that are chosen.
-func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing)) (source.Source, error) {
+func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing)) (*source.Source, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
 		return nil, err
@@ -628,7 +628,7 @@ func holds(dir, home string) bool {
 const maxIdleMinutes = 365 * 24 * 60
 
 // left leaves the browser to the children, and tells which one they need.
-func left(c *cli.Context, browser string, headless bool) source.Source {
+func left(c *cli.Context, browser string, headless bool) *source.Source {
 	note := child.PlaywrightNote(browser)
 	c.Log.Info(note)
 	return source.ChildLaunched(browser, headless, note)
@@ -645,7 +645,7 @@ func without(c *cli.Context, why string, but ...string) error {
 }
 
 // served returns the browsers of the bpool service that runs.
-func served(c *cli.Context) (source.Source, error) {
+func served(c *cli.Context) (*source.Source, error) {
 	service := client.Pool{Store: c.State(), Socket: client.PoolSocket(c.String("socket"), c.Getenv), Log: c.Log}
 	// Report a missing service or state now, before a host connects.
 	conn, err := service.Dial(context.Background())

@@ -27,7 +27,7 @@ func checkExtension(c *cli.Context, ch choice) error {
 }
 
 // ofHub is the browser that joins.
-func ofHub(c *cli.Context) (source.Source, error) {
+func ofHub(c *cli.Context) (*source.Source, error) {
 	how, err := sharing(c)
 	if err != nil {
 		return nil, err

@@ -13,51 +13,54 @@ import (
 	"btools/lib/coordinator/tasks"
 )
 
-// parts are the one browser as an owner uses it: all of it, or virtual browsers on
-// it.
-type parts struct {
-	use
-	*oneBrowser
-	shared bool // the owner is several hosts, which know nothing of each other
+// ownerSessions is the one browser as an owner uses it: all of it, or virtual browsers on it.
+type ownerSessions struct {
+	*ownerUse
 
 	// Under the lock of the book:
-	all    map[partKey]*part
-	states map[partKey]string // with which those start again that have ended
+	all    map[sessionKey]*ownerSession
+	states map[sessionKey]string // with which those start again that have ended
 }
 
-// partKey says which one a call is for: that with a session_id, in the browser with an ID.
-type partKey struct {
-	id       string // "": the host's own
-	instance string // "": the browser that calls use which name none
+// sessionKey names the virtual browser of a call.
+type sessionKey struct {
+	id       string // session_id; "": the host's own
+	instance string // ID of a joined browser; "": the default one
 }
 
-// part is one of them.
-type part struct {
-	owner *parts
-	partKey
-	name string // that bproxy knows
+// ownerSession is a virtual browser of an owner.
+type ownerSession struct {
+	owner *ownerSessions
+	sessionKey
+	name string // of the session at bproxy or the hub
 	note hibernated
 	over chan struct{} // closed when its end begins
 
-	state     string // that it starts with; "": none. It stays the same
+	state     string // with which it starts; "": none
 	beginning bool   // a call starts it with its state
-	begunIn   begun  // where it has been
+	begunIn   begun  // where it was started last
 }
 
-// begun is a browser, and how many sessions had ended there with their last tab.
+// begun is the ID of a browser, and how many sessions had ended there with their last tab.
 type begun struct {
 	id        string
 	emptyings int64
 }
 
-func (b *parts) Target(ctx context.Context) (Browser, error) {
-	at, err := b.target(ctx)
-	return at.part(b.nameOf("")), err
+func newOwnerSessions(u *ownerUse) Browsers {
+	return &ownerSessions{ownerUse: u, all: map[sessionKey]*ownerSession{}, states: map[sessionKey]string{}}
 }
 
-func (b *parts) Early() bool { return b.up("", "") == nil }
+func (b *ownerSessions) Target(ctx context.Context) (Browser, error) {
+	at, err := b.target(ctx)
+	return at.inSession(b.nameOf("")), err
+}
 
-func (b *parts) Leave() (release func()) {
+func (b *ownerSessions) Targets(context.Context) ([]Browser, error) { return nil, nil }
+
+func (b *ownerSessions) Early() bool { return b.up("", "") == nil }
+
+func (b *ownerSessions) Leave() (release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -66,12 +69,12 @@ func (b *parts) Leave() (release func()) {
 	all := b.all
 	b.closed, b.all = true, nil
 	for id, v := range all {
-		if b.table.Start(v, uses.End); id != (partKey{}) {
+		if b.table.Start(v, uses.End); id != (sessionKey{}) {
 			b.ids--
 		}
 	}
-	if name := b.nameOf(""); all[partKey{}] == nil && name != "" {
-		all[partKey{}] = &part{name: name} // a child may be connected to it, though no call has used it
+	if name := b.nameOf(""); all[sessionKey{}] == nil && name != "" {
+		all[sessionKey{}] = &ownerSession{name: name} // a child may be connected to it, though no call has used it
 	}
 	return func() {
 		for _, v := range all {
@@ -86,28 +89,27 @@ func (b *parts) Leave() (release func()) {
 	}
 }
 
-func (b *parts) TryTake(w BrowserRef) *Lease {
+func (b *ownerSessions) TryTake(w BrowserRef) *Lease {
 	at, _ := b.Take(noWait, w)
 	return at
 }
 
-// Take returns the one browser for a call, or the part with its session_id. It waits for nothing if the context has
-// ended.
-func (b *parts) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
-	if err := b.enter(ctx, b.oneBrowser); err != nil {
+// Take implements Browsers. It waits for nothing if the context has ended.
+func (b *ownerSessions) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
+	if err := b.enter(ctx, b.Source); err != nil {
 		return nil, err
 	}
 	at, v, err := b.takeEntered(ctx, w)
 	if err != nil {
-		b.leave(b.oneBrowser)
+		b.leave(b.Source)
 		return nil, err
 	}
 	return b.leaseOf(at, v), nil
 }
 
-// takeEntered returns the browser, and the part if it is not all of it.
-func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (at *Lease, v *part, err error) {
-	name, which := b.nameOf(w.Session), partKey{id: w.Session}
+// takeEntered returns the browser for a call, and its virtual browser; nil: the call uses all of it.
+func (b *ownerSessions) takeEntered(ctx context.Context, w BrowserRef) (at *Lease, v *ownerSession, err error) {
+	name, which := b.nameOf(w.Session), sessionKey{id: w.Session}
 	switch {
 	case w.State != "" && w.Session == "":
 		return nil, nil, errors.New("state is for a call with a session_id: browser_state with the action load " +
@@ -144,7 +146,7 @@ func (b *parts) takeEntered(ctx context.Context, w BrowserRef) (at *Lease, v *pa
 
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
 // started at first, another call may name another state.
-func (b *parts) begin(ctx context.Context, v *part, at *Lease) error {
+func (b *ownerSessions) begin(ctx context.Context, v *ownerSession, at *Lease) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for v.beginning {
@@ -175,31 +177,35 @@ func (b *parts) begin(ctx context.Context, v *part, at *Lease) error {
 	case err == nil:
 		v.begunIn = in
 	case v.begunIn == begun{} && !b.closed:
-		b.work.Go(func() { b.expel(v.partKey) })
+		b.work.Go(func() { b.expel(v.sessionKey) })
 	}
 	return Explain(err)
 }
 
-func (b *parts) Queue(w BrowserRef) tasks.Queue {
-	return tasks.Queue{Key: "part " + w.Instance + " " + b.nameOf(w.Session), Slots: 1}
+func (b *ownerSessions) Queue(w BrowserRef) tasks.Queue {
+	key := "session " + w.Instance + " " + b.nameOf(w.Session)
+	if b.Type != "" { // the children of each owner launch their own
+		key = b.owner.Name()
+	}
+	return tasks.Queue{Key: key, Slots: 1}
 }
 
-func (b *parts) Waiting(w BrowserRef) func() (ahead int, waits bool) {
-	if b.Kind() == SharedProfile || b.sessions.MaxSessions == 0 {
+func (b *ownerSessions) Waiting(w BrowserRef) func() (ahead int, waits bool) {
+	if !b.HasSessions() || b.sessions.MaxSessions == 0 {
 		return nil
 	}
 	return func() (int, bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.table.Ahead(b.all[partKey{id: w.Session}])
+		return b.table.Ahead(b.all[sessionKey{id: w.Session}])
 	}
 }
 
-// leaseOf is the browser, or a part of it, until the call on it is released.
-func (b *parts) leaseOf(at *Lease, v *part) *Lease {
+// leaseOf returns the lease of the browser, or of a virtual browser on it, for one call.
+func (b *ownerSessions) leaseOf(at *Lease, v *ownerSession) *Lease {
 	p := *at
 	if v != nil {
-		p.Browser, p.note, p.look = at.part(v.name), &v.note, b.lookAt(v.name)
+		p.Browser, p.note, p.look = at.inSession(v.name), &v.note, b.lookAt(v.name)
 		p.Lapse = func() <-chan struct{} { return v.over }
 	}
 	p.Release = sync.OnceFunc(func() {
@@ -208,13 +214,13 @@ func (b *parts) leaseOf(at *Lease, v *part) *Lease {
 		if v != nil {
 			b.table.Finish(v, time.Now())
 		}
-		b.leaveLocked(b.oneBrowser)
+		b.leaveLocked(b.Source)
 	})
 	return &p
 }
 
 // join counts a call on a virtual browser, and waits until it can use it.
-func (b *parts) join(ctx context.Context, id partKey, state string) (*part, error) {
+func (b *ownerSessions) join(ctx context.Context, id sessionKey, state string) (*ownerSession, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.endingLocked(id) {
@@ -222,17 +228,19 @@ func (b *parts) join(ctx context.Context, id partKey, state string) (*part, erro
 			return nil, err
 		}
 	}
-	v, err := b.partLocked(id, state)
+	v, err := b.sessionLocked(id, state)
 	if err == nil {
 		err = b.enterLocked(ctx, v)
 	}
 	return v, err
 }
 
-func (b *parts) endingLocked(id partKey) bool { return b.all[id] != nil && b.table.Ending(b.all[id]) }
+func (b *ownerSessions) endingLocked(id sessionKey) bool {
+	return b.all[id] != nil && b.table.Ending(b.all[id])
+}
 
-// partLocked is the virtual browser for a call, which starts with a state if it has one.
-func (b *parts) partLocked(id partKey, state string) (*part, error) {
+// sessionLocked returns the virtual browser of a call, or a new one that starts with a state.
+func (b *ownerSessions) sessionLocked(id sessionKey, state string) (*ownerSession, error) {
 	v := b.all[id]
 	switch {
 	case b.closed:
@@ -246,21 +254,21 @@ func (b *parts) partLocked(id partKey, state string) (*part, error) {
 	if err := b.roomLocked(id); err != nil {
 		return nil, err
 	}
-	v = &part{owner: b, partKey: id, name: b.nameOf(id.id), over: make(chan struct{}),
+	v = &ownerSession{owner: b, sessionKey: id, name: b.nameOf(id.id), over: make(chan struct{}),
 		state: cmp.Or(state, b.states[id])}
 	b.all[id] = v
 	b.table.Set(v, uses.Rules{Children: b.sessions.Hibernate, End: b.sessions.SessionIdle, Place: true})
 	return v, nil
 }
 
-// roomLocked counts a session_id, or returns why there may be no other.
-func (b *parts) roomLocked(id partKey) error {
-	if id == (partKey{}) {
+// roomLocked counts one more session_id; the error says that the limit is reached.
+func (b *ownerSessions) roomLocked(id sessionKey) error {
+	if id == (sessionKey{}) {
 		return nil
 	}
 	const hint = "coordinator_stop_browser with a session_id ends one"
 	some := len(b.all)
-	if b.all[partKey{}] != nil {
+	if b.all[sessionKey{}] != nil {
 		some--
 	}
 	if some >= b.maxIDsOfHost && !b.shared {
@@ -274,11 +282,12 @@ func (b *parts) roomLocked(id partKey) error {
 	return nil
 }
 
-// maxEnded is of how many virtual browsers an owner is told that they have ended.
+// maxEnded is how many ended virtual browsers are remembered for an owner.
 const maxEnded = 10_000
 
-// step gives a virtual browser up that no call uses, unless something that is no tool's call does.
-func (v *part) step(due uses.Due[usable]) (kept time.Time) {
+// step stops the children of a virtual browser that no call uses, hibernates or ends it. It returns the time at which
+// something has used the virtual browser instead.
+func (v *ownerSession) step(due uses.Due[usable]) (kept time.Time) {
 	b := v.owner
 	if b.owner.Busy(v.matches) || b.isTakenOver(v) {
 		return time.Now()
@@ -295,7 +304,7 @@ func (v *part) step(due uses.Due[usable]) (kept time.Time) {
 		b.loseLocked(v.key(), loss{text: fmt.Sprintf("this browser had not been used for %v and was ended",
 			b.sessions.SessionIdle)})
 		if v.state != "" {
-			b.states[v.partKey] = v.state
+			b.states[v.sessionKey] = v.state
 		}
 		b.mu.Unlock()
 		b.finish(v)
@@ -317,21 +326,22 @@ func (v *part) step(due uses.Due[usable]) (kept time.Time) {
 }
 
 // isTakenOver reports whether a person has control of a virtual browser.
-func (b *parts) isTakenOver(v *part) bool {
+func (b *ownerSessions) isTakenOver(v *ownerSession) bool {
 	at := b.session(b.ctx, v.instance, v.name)
 	return at != nil && at.Control != nil
 }
 
-func (v *part) group() *sync.WaitGroup { return &v.owner.work }
+func (v *ownerSession) group() *sync.WaitGroup { return &v.owner.work }
 
-func (v *part) key() string { return SeenKey(&Browser{Instance: v.instance, Session: v.name}) }
+func (v *ownerSession) key() string { return SeenKey(&Browser{Instance: v.instance, Session: v.name}) }
 
 // matches reports whether a browser is this one.
-func (v *part) matches(b *Browser) bool { return b.Session == v.name && b.Instance == v.instance }
+func (v *ownerSession) matches(b *Browser) bool {
+	return b.Session == v.name && b.Instance == v.instance
+}
 
-// expel ends a virtual browser now, with the calls on it. The next call gets a new
-// one.
-func (b *parts) expel(id partKey) {
+// expel ends a virtual browser now, with the calls on it.
+func (b *ownerSessions) expel(id sessionKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for v := b.all[id]; v != nil && b.all[id] == v; b.waitLocked(context.Background()) {
@@ -345,8 +355,8 @@ func (b *parts) expel(id partKey) {
 	}
 }
 
-// finish ends a virtual browser and the children that are for it.
-func (b *parts) finish(v *part) {
+// finish ends a virtual browser and its children, and forgets it.
+func (b *ownerSessions) finish(v *ownerSession) {
 	stopped := b.owner.StopChildren(v.matches, true)
 	b.mu.Lock()
 	delete(b.seen, v.key())
@@ -356,9 +366,9 @@ func (b *parts) finish(v *part) {
 	b.end(v.instance, v.name) // which one may have made again
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.all[v.partKey] == v {
-		delete(b.all, v.partKey)
-		if v.partKey != (partKey{}) {
+	if b.all[v.sessionKey] == v {
+		delete(b.all, v.sessionKey)
+		if v.sessionKey != (sessionKey{}) {
 			b.ids--
 		}
 	}

@@ -30,10 +30,10 @@ func (o fakeOwner) StopChildren(func(*Browser) bool, bool) (stopped func()) {
 // So many session_ids may be in use, of a host and of all. Hosts that share an owner are
 // bounded together with all others.
 func TestSessionIDsAreBounded(t *testing.T) {
-	s := Proxied(nil, nil, nil, Sharing{Kind: SessionsOnly}).(*proxied)
+	s := Proxied(nil, nil, nil, Sharing{Kind: SessionsOnly})
 	s.maxIDsOfHost, s.maxIDs = 2, 5
 	enter := func(b Browsers, n int) (refused bool) {
-		_, err := b.(*parts).join(t.Context(), partKey{id: fmt.Sprint("agent", n)}, "")
+		_, err := b.(*ownerSessions).join(t.Context(), sessionKey{id: fmt.Sprint("agent", n)}, "")
 		return err != nil
 	}
 	one, shared := s.Of(t.Context(), fakeOwner{name: "one"}, false), s.Of(t.Context(), fakeOwner{name: "all"}, true)
@@ -47,7 +47,7 @@ func TestSessionIDsAreBounded(t *testing.T) {
 			t.Errorf("session_id %d of all hosts: %v", n, refused)
 		}
 	}
-	if _, err := one.(*parts).join(t.Context(), partKey{}, ""); err != nil {
+	if _, err := one.(*ownerSessions).join(t.Context(), sessionKey{}, ""); err != nil {
 		t.Errorf("the host's own browser counts: %v", err)
 	}
 	one.Leave()
@@ -62,9 +62,9 @@ func TestCallWhileChildrenAreStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
 		s := Proxied(nil, nil, nil, Sharing{Kind: SessionsOnly,
-			Settings: settings.Settings{Hibernate: time.Minute}}).(*proxied)
-		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*parts)
-		v, err := b.join(t.Context(), partKey{}, "")
+			Settings: settings.Settings{Hibernate: time.Minute}})
+		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*ownerSessions)
+		v, err := b.join(t.Context(), sessionKey{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,16 +73,16 @@ func TestCallWhileChildrenAreStopped(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := b.join(ctx, partKey{}, ""); err != context.DeadlineExceeded {
+		if _, err := b.join(ctx, sessionKey{}, ""); err != context.DeadlineExceeded {
 			t.Fatalf("a call meanwhile: %v", err)
 		}
 		time.AfterFunc(time.Second, func() { close(stopping) })
-		if again, err := b.join(t.Context(), partKey{}, ""); again != v || err != nil {
+		if again, err := b.join(t.Context(), sessionKey{}, ""); again != v || err != nil {
 			t.Errorf("a call then: %v, %v", again, err)
 		}
 		b.leave(v)
 		b.Leave()
-		s.uses.close()
+		s.book.close()
 	})
 }
 
@@ -91,20 +91,19 @@ func TestCallWhileChildrenAreStopped(t *testing.T) {
 func TestCallsAtTheEndOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &slowStart{start: make(chan struct{}), step: make(chan struct{})}
-		s := &oneBrowser{}
-		s.init(p, Sharing{Kind: SessionsOnly,
-			Settings: settings.Settings{MaxSessions: 1, SessionIdle: time.Hour}})
-		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
+		s := &Source{}
+		s.init(SessionsOnly, p, Sharing{Settings: settings.Settings{MaxSessions: 1, SessionIdle: time.Hour}})
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerSessions)
 		join := func(id string) chan error {
 			got := make(chan error, 1)
 			go func() {
-				_, err := b.join(t.Context(), partKey{id: id}, "")
+				_, err := b.join(t.Context(), sessionKey{id: id}, "")
 				got <- err
 			}()
 			synctest.Wait()
 			return got
 		}
-		ann, bob := partKey{id: "ann"}, partKey{id: "bob"}
+		ann, bob := sessionKey{id: "ann"}, sessionKey{id: "bob"}
 		if err := <-join("ann"); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +135,7 @@ func TestCallsAtTheEndOfASession(t *testing.T) {
 			t.Errorf("the session that was used while it was saved: %v", err)
 		}
 		b.Leave()
-		s.uses.close()
+		s.book.close()
 	})
 }
 
@@ -146,17 +145,17 @@ func TestSessionUnderAPerson(t *testing.T) {
 		p := &slowStart{step: make(chan struct{}, 2)}
 		p.step <- struct{}{} // its end waits for nothing
 		p.step <- struct{}{}
-		s := &oneBrowser{}
-		s.init(p, Sharing{Kind: SessionsOnly, Settings: settings.Settings{SessionIdle: time.Hour}})
-		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
-		ann := partKey{id: "ann"}
+		s := &Source{}
+		s.init(SessionsOnly, p, Sharing{Settings: settings.Settings{SessionIdle: time.Hour}})
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerSessions)
+		ann := sessionKey{id: "ann"}
 		v, err := b.join(t.Context(), ann, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours := session{}
+		ours := sessionStatus{}
 		ours.Name, ours.Control = "one.ann", &api.Control{By: "anna"}
-		p.has([]session{{}, ours})
+		p.has([]sessionStatus{{}, ours})
 		b.leave(v)
 		there := func() bool {
 			synctest.Wait()
@@ -172,7 +171,7 @@ func TestSessionUnderAPerson(t *testing.T) {
 			t.Error("the session stays without a person")
 		}
 		b.Leave()
-		s.uses.close()
+		s.book.close()
 	})
 }
 
@@ -182,17 +181,19 @@ type slowStart struct {
 	start, step chan struct{}
 	began       int
 	mu          sync.Mutex
-	sessions    []session
+	sessions    []sessionStatus
 }
 
-func (s *slowStart) list(context.Context) []session {
+func (s *slowStart) browsersOf(u *ownerUse) Browsers { return newOwnerSessions(u) }
+
+func (s *slowStart) list(context.Context) []sessionStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sessions
 }
 
 // has sets what list returns.
-func (s *slowStart) has(all []session) {
+func (s *slowStart) has(all []sessionStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions = all
@@ -213,11 +214,11 @@ func (s *slowStart) newSession(context.Context, string, string) error {
 func TestCallsWhileASessionStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &slowStart{start: make(chan struct{})}
-		s := &oneBrowser{}
-		s.init(p, Sharing{Kind: SessionsOnly})
-		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*parts)
+		s := &Source{}
+		s.init(SessionsOnly, p, Sharing{})
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerSessions)
 		with := BrowserRef{Session: "agent", State: "login"}
-		v, err := b.join(t.Context(), partKey{id: "agent"}, "login")
+		v, err := b.join(t.Context(), sessionKey{id: "agent"}, "login")
 		if err != nil {
 			t.Fatal(err)
 		}

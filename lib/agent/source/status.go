@@ -10,12 +10,12 @@ import (
 	"btools/lib/record"
 )
 
-func (b *parts) Status(ctx context.Context, _ string) (st Status, _ error) {
+func (b *ownerSessions) Status(ctx context.Context, _ string) (st Status, _ error) {
 	rec, err := b.status(ctx)
 	if err != nil {
 		st.Notes = append(st.Notes, err.Error())
 	}
-	st.proxied(rec)
+	st.read(rec)
 	st.Sessions = b.statuses(ctx)
 	b.mu.Lock()
 	waiting := b.table.Waiting()
@@ -27,16 +27,17 @@ func (b *parts) Status(ctx context.Context, _ string) (st Status, _ error) {
 	return st, nil
 }
 
-// proxied fills in what a proxy's record says.
-func (st *Status) proxied(rec *record.Record) {
+// read fills in the status from the record of a proxy; nil: there is none.
+func (st *Status) read(rec *record.Record) {
 	if rec == nil {
 		return
 	}
 	var p record.Proxy
 	var ps api.ProxyStatus
-	rec.Get("proxy", &p)
+	if ok, _ := rec.Get("proxy", &p); ok {
+		st.Port = &p.Port
+	}
 	rec.Get("status", &ps)
-	st.Port = &p.Port
 	st.Running = ps.State == "ready"
 	if ps.LastExit != "" {
 		st.LastExit = &ps.LastExit
@@ -49,9 +50,8 @@ func (st *Status) proxied(rec *record.Record) {
 	}
 }
 
-// Control stops and restarts a virtual browser by its end: it is there again with the
-// next call.
-func (b *parts) Control(ctx context.Context, do Action, w BrowserRef, o options.Options) error {
+// Control implements Browsers. A virtual browser is stopped and restarted by its end: the next call begins it again.
+func (b *ownerSessions) Control(ctx context.Context, do Action, w BrowserRef, o options.Options) error {
 	if do != Launch && b.nameOf(w.Session) != "" {
 		return b.endNamed(ctx, w)
 	}
@@ -66,13 +66,13 @@ func (b *parts) Control(ctx context.Context, do Action, w BrowserRef, o options.
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	clear(b.seen) // the next one is another one, as was asked for
+	clear(b.seen) // no result tells that the next one is another one
 	return nil
 }
 
-// endNamed ends the virtual browser that a call names.
-func (b *parts) endNamed(ctx context.Context, w BrowserRef) error {
+// endNamed ends the virtual browser with a call's session_id.
+func (b *ownerSessions) endNamed(ctx context.Context, w BrowserRef) error {
 	instance, err := b.idOf(ctx, w.Instance)
-	b.expel(partKey{w.Session, instance})
+	b.expel(sessionKey{w.Session, instance})
 	return Explain(err)
 }

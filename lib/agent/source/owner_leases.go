@@ -10,24 +10,31 @@ import (
 	"btools/lib/agent/source/uses"
 	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
+	"btools/lib/launch/options"
 )
 
-// affinity keeps leases of pool instances for a session between its calls.
-type affinity struct {
-	use
-	pool *pool
-	all  []*keptLease // under the lock of use
+// ownerLeases leases browsers of a pool for an owner, and keeps leases between its calls where the pool says so.
+type ownerLeases struct {
+	*ownerUse
+	pool *bpool
+	all  []*keptLease // under the lock of the book
 }
 
-func (s *pool) Of(ctx context.Context, o Owner, _ bool) Browsers {
-	return &affinity{use: use{book: &s.uses, owner: o, ctx: ctx}, pool: s}
+func (a *ownerLeases) Early() bool                                       { return false }
+func (a *ownerLeases) Waiting(BrowserRef) func() (ahead int, waits bool) { return nil }
+func (a *ownerLeases) TryTake(BrowserRef) *Lease                         { return nil }
+func (a *ownerLeases) Away() (used bool)                                 { return false }
+func (a *ownerLeases) Control(context.Context, Action, BrowserRef, options.Options) error {
+	return errNotOurs
 }
 
-func (a *affinity) Target(ctx context.Context) (Browser, error)    { return a.pool.target(ctx) }
-func (a *affinity) Targets(ctx context.Context) ([]Browser, error) { return a.pool.targets(ctx) }
-func (a *affinity) Queue(w BrowserRef) tasks.Queue                 { return a.pool.queue(a.owner.Name(), w) }
+func (s *bpool) browsersOf(u *ownerUse) Browsers { return &ownerLeases{ownerUse: u, pool: s} }
 
-func (a *affinity) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
+func (a *ownerLeases) Target(ctx context.Context) (Browser, error)    { return a.pool.target(ctx) }
+func (a *ownerLeases) Targets(ctx context.Context) ([]Browser, error) { return a.pool.targets(ctx) }
+func (a *ownerLeases) Queue(w BrowserRef) tasks.Queue                 { return a.pool.queue(a.owner.Name(), w) }
+
+func (a *ownerLeases) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 	info, err := a.pool.info(ctx, w.Pool)
 	if err != nil {
 		return nil, err
@@ -38,34 +45,34 @@ func (a *affinity) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 	return a.keep(ctx, &info, instanceID(&info, w.Instance), w.Pool != "")
 }
 
-func (a *affinity) Status(ctx context.Context, pool string) (Status, error) {
-	raw, err := a.pool.status(ctx, pool)
+func (a *ownerLeases) Status(ctx context.Context, pool string) (Status, error) {
+	raw, err := a.pool.ask(ctx, pool)
 	return Status{Pools: raw}, Explain(err)
 }
 
-// keptLease is a lease that a session keeps. All calls that need it wait for the
+// keptLease is a lease that an owner keeps. All calls that need it wait for the
 // same request to bpool and share its error.
 type keptLease struct {
-	owner    *affinity
+	owner    *ownerLeases
 	pool     string
-	instance string // that is asked for; "": any
-	byName   bool   // the pool was asked for by its name
+	instance string // requested ID; "": any
+	byName   bool   // the request names the pool
 	at       *Lease // nil: there is no lease yet
 	asking   bool   // a request is under way
 	err      error  // of the request
 	gone     bool   // it is not kept any more
-	ours     bool   // as a request has shown since the last call
+	ours     bool   // a request since the last call has shown that the lease holds
 	cancel   context.CancelFunc
 	ttl      time.Duration
-	resting  chan struct{} // closed when bpool knows that no call uses it; nil: it need not
+	resting  chan struct{} // closed when bpool knows that no call uses the lease; nil: it need not know
 }
 
 // affinitySession is the AFFINITY of pools whose instances a session keeps.
 const affinitySession = "session"
 
-// keep returns the instance of a pool with this ID, which the session keeps from now on;
+// keep returns the instance of a pool with this ID, which the owner keeps from now on;
 // with "", the one kept longest.
-func (a *affinity) keep(ctx context.Context, info *api.PoolStatus, id string, byName bool) (*Lease, error) {
+func (a *ownerLeases) keep(ctx context.Context, info *api.PoolStatus, id string, byName bool) (*Lease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for !a.closed {
@@ -100,9 +107,9 @@ func (a *affinity) keep(ctx context.Context, info *api.PoolStatus, id string, by
 	return nil, ErrEnded
 }
 
-// findLocked returns what is kept of a pool, or requested: the instance with the
-// ID; with "", the first one with a lease.
-func (a *affinity) findLocked(pool, id string) *keptLease {
+// findLocked returns the kept or requested lease of the instance with this ID; with "", the first one of the pool
+// that is there.
+func (a *ownerLeases) findLocked(pool, id string) *keptLease {
 	var asked *keptLease
 	for _, k := range a.all {
 		switch {
@@ -116,8 +123,8 @@ func (a *affinity) findLocked(pool, id string) *keptLease {
 	return asked
 }
 
-// askLocked requests the lease, or checks that it still holds.
-func (a *affinity) askLocked(k *keptLease) {
+// askLocked begins a request for the lease, or for whether it still holds.
+func (a *ownerLeases) askLocked(k *keptLease) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	at, resting := k.at, k.resting
 	k.asking, k.cancel, k.resting = true, cancel, nil
@@ -145,7 +152,7 @@ func (a *affinity) askLocked(k *keptLease) {
 }
 
 // request leases an instance.
-func (a *affinity) request(ctx context.Context, k *keptLease) (*Lease, error) {
+func (a *ownerLeases) request(ctx context.Context, k *keptLease) (*Lease, error) {
 	pool := k.pool
 	if !k.byName {
 		pool = "" // an error speaks of the default pool
@@ -157,8 +164,8 @@ func (a *affinity) request(ctx context.Context, k *keptLease) (*Lease, error) {
 	return at, err
 }
 
-// answered notes the lease that a request has led to, or what has become of the one that was kept.
-func (a *affinity) answered(k *keptLease, at *Lease, lost string, err error) {
+// answered notes the answer to a request: the lease, how the kept one was lost, or an error.
+func (a *ownerLeases) answered(k *keptLease, at *Lease, lost string, err error) {
 	a.mu.Lock()
 	drop := at
 	switch {
@@ -190,9 +197,9 @@ func (a *affinity) answered(k *keptLease, at *Lease, lost string, err error) {
 	}
 }
 
-// satisfyLocked serves callers that wait for another instance of the pool, or for
-// the same one, with the one that is there now: nobody else returns it.
-func (a *affinity) satisfyLocked(k *keptLease) {
+// satisfyLocked ends the requests of callers that wait for any instance of the pool, or for this one: they get this
+// lease.
+func (a *ownerLeases) satisfyLocked(k *keptLease) {
 	for _, other := range slices.Clone(a.all) {
 		if other != k && other.pool == k.pool && other.at == nil &&
 			(other.instance == "" || other.instance == k.at.Instance) {
@@ -202,26 +209,26 @@ func (a *affinity) satisfyLocked(k *keptLease) {
 	}
 }
 
-func (a *affinity) removeLocked(k *keptLease) {
+func (a *ownerLeases) removeLocked(k *keptLease) {
 	k.gone = true
 	a.all = slices.DeleteFunc(a.all, func(other *keptLease) bool { return other == k })
 	a.book.removeLocked(k)
 }
 
 // returned notes that a call has ended.
-func (a *affinity) returned(k *keptLease) {
+func (a *ownerLeases) returned(k *keptLease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.returnedLocked(k)
 }
 
-func (a *affinity) returnedLocked(k *keptLease) {
+func (a *ownerLeases) returnedLocked(k *keptLease) {
 	a.leaveLocked(k)
 	a.restLocked(k)
 }
 
-// restLocked tells bpool that no call uses an instance, if that is so.
-func (a *affinity) restLocked(k *keptLease) {
+// restLocked tells bpool that the lease is not used, if no call uses it.
+func (a *ownerLeases) restLocked(k *keptLease) {
 	if k.gone || k.at == nil || k.asking || a.table.Calls(k) > 0 {
 		return
 	}
@@ -234,8 +241,8 @@ func (a *affinity) restLocked(k *keptLease) {
 	})
 }
 
-// step stops the children of an instance that no call has used for its time, or releases it when its time to live is
-// over.
+// step stops the children of an instance that no call has used for a while, or releases the lease after its time to
+// live. It returns the time at which something has used the lease instead.
 func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 	a := k.owner
 	a.mu.Lock()
@@ -264,7 +271,7 @@ func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 }
 
 // isTakenOver reports whether a person has control of the session of a lease.
-func (a *affinity) isTakenOver(at *Lease) bool {
+func (a *ownerLeases) isTakenOver(at *Lease) bool {
 	status, _ := api.Pools.Ask(a.ctx, a.pool, api.Of{Pool: at.Pool}) // no answer: the service has ended
 	for _, p := range status.Pools {
 		for _, i := range p.Instances {
@@ -278,8 +285,8 @@ func (a *affinity) isTakenOver(at *Lease) bool {
 
 func (k *keptLease) group() *sync.WaitGroup { return &k.owner.work }
 
-// Leave stops new leases. The goroutine that is requesting a lease releases it.
-func (a *affinity) Leave() (release func()) {
+// Leave implements Browsers. The goroutine that is requesting a lease releases it.
+func (a *ownerLeases) Leave() (release func()) {
 	var held []*Lease
 	a.mu.Lock()
 	defer a.mu.Unlock()

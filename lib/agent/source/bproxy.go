@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"btools/lib/client"
@@ -22,15 +22,11 @@ import (
 	"btools/lib/wait"
 )
 
-// proxied is one browser behind one bproxy.
-type proxied struct {
-	oneBrowser
-	proxy *server
+// bproxy is one browser behind one bproxy.
+type bproxy struct {
+	service
+	src   *Source
 	store *state.Store
-	log   io.Writer
-	flags []string // of bproxy
-
-	watching sync.WaitGroup // browsers
 
 	// Under the lock of the book:
 	at      client.Proxy
@@ -40,34 +36,27 @@ type proxied struct {
 
 // Proxied is one browser behind a bproxy that is started with these flags when
 // it is needed, and how hosts share it.
-func Proxied(store *state.Store, log io.Writer, flags []string, how Sharing) Source {
-	return newProxied(store, log, flags, how)
+func Proxied(store *state.Store, log io.Writer, flags []string, how Sharing) *Source {
+	return newBproxy(store, log, flags, how).src
 }
 
-func newProxied(store *state.Store, log io.Writer, flags []string, how Sharing) *proxied {
-	s := &proxied{store: store, log: log, flags: slices.Concat(flags, how.flags())}
-	s.init(s, how)
-	s.proxy = newSibling(store, s.start)
-	s.stopUnused = s.stopIdle
+func newBproxy(store *state.Store, log io.Writer, flags []string, how Sharing) *bproxy {
+	how.Kind = cmp.Or(how.Kind, SharedProfile)
+	s := &bproxy{src: &Source{stops: true}, store: store}
+	s.src.init(how.Kind, s, how)
+	flags = slices.Concat([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, flags, how.flags())
+	s.initOwn(store, func(ctx context.Context) (*process, error) { return s.start(ctx, log, flags) })
 	return s
 }
 
-func (s *proxied) Close() {
-	s.uses.close()
-	s.proxy.close()
-	s.stopping.Wait()
-	s.watching.Wait()
-}
-
 // start starts the proxy, on the port of its predecessor if there was one.
-func (s *proxied) start(ctx context.Context) (*sibling.Browser, error) {
-	s.uses.mu.Lock()
+func (s *bproxy) start(ctx context.Context, log io.Writer, flags []string) (*process, error) {
+	s.src.mu.Lock()
 	port := s.at.Port
-	s.uses.mu.Unlock()
-	flags := append([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, s.flags...)
-	held, err := sibling.Service(ctx, s.log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
+	s.src.mu.Unlock()
+	held, err := sibling.Service(ctx, log, "bproxy", append(flags, "--listen=127.0.0.1:"+strconv.Itoa(port))...)
 	if err != nil && port != 0 {
-		held, err = sibling.Service(ctx, s.log, "bproxy", flags...)
+		held, err = sibling.Service(ctx, log, "bproxy", flags...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot start bproxy: %w", err)
@@ -78,11 +67,11 @@ func (s *proxied) start(ctx context.Context) (*sibling.Browser, error) {
 	if err = errors.Join(err, err2); err == nil {
 		i := slices.IndexFunc(all, func(p client.Proxy) bool { return p.PID == at.PID })
 		if i >= 0 {
-			s.uses.mu.Lock()
+			s.src.mu.Lock()
 			s.at, s.cur = all[i], nil
-			s.uses.mu.Unlock()
-			s.uses.touch(&s.oneBrowser)
-			return held, nil
+			s.src.mu.Unlock()
+			s.src.touch(s.src)
+			return &process{held, string(all[i].Control)}, nil
 		}
 		err = errors.New("bproxy has not noted where it listens to us")
 	}
@@ -90,32 +79,34 @@ func (s *proxied) start(ctx context.Context) (*sibling.Browser, error) {
 	return nil, err
 }
 
-func (s *proxied) target(ctx context.Context) (Browser, error) {
-	if _, err := s.proxy.Get(ctx); err != nil {
+func (s *bproxy) browsersOf(u *ownerUse) Browsers { return newOwnerSessions(u) }
+
+func (s *bproxy) target(ctx context.Context) (Browser, error) {
+	if _, err := s.own.Get(ctx); err != nil {
 		return Browser{}, err
 	}
-	s.uses.mu.Lock()
-	defer s.uses.mu.Unlock()
+	s.src.mu.Lock()
+	defer s.src.mu.Unlock()
 	return s.browserLocked(), nil
 }
 
-func (s *proxied) browserLocked() Browser {
+func (s *bproxy) browserLocked() Browser {
 	return Browser{HTTPURL: s.at.HTTPURL, WSURL: s.at.WSURL, Port: s.at.Port}
 }
 
-func (s *proxied) up(string, string) *Lease {
-	if s.proxy.Running() == nil {
+func (s *bproxy) up(string, string) *Lease {
+	if s.own.Running() == nil {
 		return nil
 	}
-	s.uses.mu.Lock()
-	defer s.uses.mu.Unlock()
+	s.src.mu.Lock()
+	defer s.src.mu.Unlock()
 	if s.cur == nil || wait.Closed(s.cur.Died) {
 		return nil
 	}
 	return s.cur
 }
 
-func (s *proxied) acquire(ctx context.Context, _, _ string) (*Lease, error) {
+func (s *bproxy) acquire(ctx context.Context, _, _ string) (*Lease, error) {
 	if p := s.up("", ""); p != nil {
 		return p, nil
 	}
@@ -137,38 +128,26 @@ func (s *proxied) acquire(ctx context.Context, _, _ string) (*Lease, error) {
 	}
 }
 
-// noticed is how long the proxy may take to notice what bmcp has seen already:
-// that its browser has ended.
+// noticed is how long a program may take to notice the end of its browser, which bmcp has seen already.
 const noticed = 5 * time.Second
 
-// control sends the proxy a request, repeats it if the proxy has ended meanwhile,
-// and records the browser.
-func (s *proxied) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
+// control sends the proxy a request, and records the browser.
+func (s *bproxy) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
 	var params any
 	if method == string(api.Launch) {
 		params = o
 	}
 	rec := &record.Record{}
-	for try := 0; ; try++ {
-		if _, err := s.proxy.Get(ctx); err != nil {
-			return nil, err
-		}
-		err := s.Call(ctx, method, params, rec)
-		if err == nil {
-			break
-		}
-		if errors.As(err, new(*control.Error)) || ctx.Err() != nil || try == 2 {
-			return nil, err
-		}
-		s.proxy.settle(ctx)
+	if err := s.Call(ctx, method, params, rec); err != nil {
+		return nil, err
 	}
 	var i record.Instance
 	ok, err := rec.Get("instance", &i)
 	if err != nil {
 		return nil, err
 	}
-	s.uses.mu.Lock()
-	defer s.uses.mu.Unlock()
+	s.src.mu.Lock()
+	defer s.src.mu.Unlock()
 	if !ok || i.PID == 0 {
 		s.cur = nil
 		return rec, nil
@@ -181,21 +160,21 @@ func (s *proxied) control(ctx context.Context, method string, o options.Options)
 		if s.stopped != "" {
 			now.LastExit, s.stopped = s.stopped, ""
 		}
-		s.cur = &Lease{Browser: b, Died: watch(s.proxy.ctx, &s.watching, i.PID), Release: func() {},
+		s.cur = &Lease{Browser: b, Died: s.watch(i.PID), Release: func() {},
 			ended: now.LastExit}
-		if s.sessions.Kind != SharedProfile {
-			s.cur.look = s.lookAt(hostSession)
+		if s.src.HasSessions() {
+			s.cur.look = s.src.lookAt(hostSession)
 		}
 	}
 	return rec, nil
 }
 
-func (s *proxied) status(ctx context.Context) (*record.Record, error) {
-	s.uses.mu.Lock()
+func (s *bproxy) status(ctx context.Context) (*record.Record, error) {
+	s.src.mu.Lock()
 	begun := s.at.PID != 0
-	s.uses.mu.Unlock()
+	s.src.mu.Unlock()
 	// The first proxy is started with the first host: it is waited for.
-	if begun && s.proxy.Running() == nil {
+	if begun && s.own.Running() == nil {
 		return nil, nil
 	}
 	return s.control(ctx, string(api.Status), options.Options{})
@@ -204,38 +183,44 @@ func (s *proxied) status(ctx context.Context) (*record.Record, error) {
 // endBound is how long the pages of a session may take to close.
 const endBound = 5 * time.Second
 
-func (s *proxied) idOf(context.Context, string) (string, error) { return "", nil }
+func (s *bproxy) idOf(context.Context, string) (string, error) { return "", nil }
 
-func (s *proxied) end(_, name string) {
+func (s *bproxy) end(_, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), endBound)
 	defer cancel()
-	api.Release.Ask(ctx, s, api.Of{Session: name}) // what can't be ended ends with bproxy
+	api.Release.Ask(ctx, s.running(), api.Of{Session: name}) // what can't be ended ends with bproxy
 }
 
-func (s *proxied) newSession(ctx context.Context, name, state string) error {
-	_, err := api.Hold.Ask(ctx, s, api.HoldRequest{Of: api.Of{Session: name}, Settings: settings.WithState(state)})
+func (s *bproxy) newSession(ctx context.Context, name, state string) error {
+	_, err := api.Hold.Ask(ctx, s.running(),
+		api.HoldRequest{Of: api.Of{Session: name}, Settings: settings.WithState(state)})
 	return err
 }
 
-func (s *proxied) list(ctx context.Context) []session {
+func (s *bproxy) list(ctx context.Context) []sessionStatus {
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
-	return sessionsAt(ctx, s, api.Of{})
+	return sessionsAt(ctx, s.running(), api.Of{})
 }
 
 // sessionsAt returns the sessions of a bproxy or hub; none if it does not answer.
-func sessionsAt(ctx context.Context, at control.Caller, of api.Of) (all []session) {
-	all, _ = control.Method[api.Of, []session](api.List).Ask(ctx, at, of)
+func sessionsAt(ctx context.Context, at control.Caller, of api.Of) (all []sessionStatus) {
+	all, _ = control.Method[api.Of, []sessionStatus](api.List).Ask(ctx, at, of)
 	return all
 }
 
-// Call sends the proxy a request.
-func (s *proxied) Call(ctx context.Context, method string, params, result any) error {
-	s.uses.mu.Lock()
-	at := s.at
-	s.uses.mu.Unlock()
-	return at.Call(ctx, method, params, result)
+// running returns the proxy if it runs: what ends a session, or asks for one, starts none.
+func (s *bproxy) running() control.Caller {
+	if p := s.own.Running(); p != nil {
+		return s
+	}
+	return ended{}
 }
+
+// ended is a program that does not run.
+type ended struct{}
+
+func (ended) Call(context.Context, string, any, any) error { return errors.New("bproxy has ended") }
 
 // Bounds of the time until a session is hibernated: until it is noticed that its
 // clients have gone, and until it is saved.
@@ -244,14 +229,14 @@ const (
 	hibernateBound = 10 * time.Second
 )
 
-func (s *proxied) hibernate(ctx context.Context, name string) bool {
-	if s.proxy.Running() == nil {
+func (s *bproxy) hibernate(ctx context.Context, name string) bool {
+	if s.own.Running() == nil {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
 	defer cancel()
 	for end := time.Now().Add(leaveBound); ; {
-		_, err := api.Rest.Ask(ctx, s, api.Of{Session: name})
+		_, err := api.Rest.Ask(ctx, s.running(), api.Of{Session: name})
 		var e *control.Error
 		switch {
 		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:
