@@ -49,7 +49,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 	if err := t.gone(); err != nil {
 		return found{}, err
 	}
-	end := time.Now().Add(t.b.of(actionTimeout))
+	end := time.Now().Add(t.b.of(ActionTimeout))
 	p, err := t.locate(ctx, target)
 	if err != nil {
 		return found{}, err
@@ -116,7 +116,7 @@ func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string,
 	if o.Double {
 		count = 2
 	}
-	for end := time.Now().Add(t.b.of(actionTimeout)); ; {
+	for end := time.Now().Add(t.b.of(ActionTimeout)); ; {
 		f, err := t.ready(ctx, target, forClick)
 		if err != nil {
 			return "", err
@@ -435,7 +435,7 @@ func (t *Tab) Holds(ctx context.Context, function string) (bool, error) {
 	switch {
 	case isPassing(err):
 		return false, nil
-	case err == nil && t.HasDialog():
+	case err == nil && t.Dialog() != "":
 		return false, errDialog
 	}
 	return err == nil && IsTrue(value), err

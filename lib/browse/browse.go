@@ -1,7 +1,7 @@
-// Package browse drives a browser for an agent: its tabs, what an agent has to know
-// of a page, and actions on elements that wait until the element can be acted on and
-// afterwards until what they have caused is done. It speaks the Chrome DevTools
-// Protocol on one connection. What agents call, and how results read, is in tools.
+// Package browse drives a browser for an agent: its tabs, what an agent has to know of a page, and actions on elements
+// that wait until the element can be acted on and afterwards until what they have caused is done. Driver and Page say
+// what any browser does; Browser and Tab do it, and more, by the Chrome DevTools Protocol on one connection. What agents
+// call, and how results read, is in tools.
 package browse
 
 import (
@@ -28,17 +28,17 @@ import (
 
 // Times that bound what a page can make a caller wait for.
 const (
-	actionTimeout   = 5 * time.Second  // until an element can be acted on
-	navigateTimeout = 20 * time.Second // until there is a document
+	ActionTimeout   = 5 * time.Second  // until an element can be acted on
+	NavigateTimeout = 20 * time.Second // until there is a document
 	parseTimeout    = 10 * time.Second // then, until it has been parsed
 	loadTimeout     = 5 * time.Second  // then, until all that it needs is loaded
 	beginTimeout    = 10 * time.Second // for the renderer of a tab that was not used before
-	settleTimeout   = 5 * time.Second  // for what an action has caused
-	scriptTimeout   = 15 * time.Second // for a page that runs a script
+	SettleTimeout   = 5 * time.Second  // for what an action has caused
+	ScriptTimeout   = 15 * time.Second // for a page that runs a script
 	agentTimeout    = 24 * time.Second // for the script of an agent, a picture or a PDF
-	frameTimeout    = 3 * time.Second  // for a frame of another site, without which the page does
+	FrameTimeout    = 3 * time.Second  // for a frame of another site, without which the page does
 	leavePatience   = 2 * time.Second  // for a page that is about to be replaced
-	answerPatience  = time.Second      // for the answer of a page that runs no script
+	AnswerPatience  = time.Second      // for the answer of a page that runs no script
 )
 
 // Browser is a connection to a browser.
@@ -77,6 +77,8 @@ type Browser struct {
 	emulates emulate.Emulation // of a browser that is no virtual one
 	agent    string            // its own user agent; "": it emulates nothing
 }
+
+var _ Driver = (*Browser)(nil)
 
 // target is a CDP session: of a page, or of frames of another site in one.
 type target struct {
@@ -140,7 +142,7 @@ func (b *Browser) of(bound time.Duration) time.Duration {
 
 // CloseOpened closes the tabs that were opened here, and by their pages.
 func (b *Browser) CloseOpened() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeBound)
+	ctx, cancel := context.WithTimeout(context.Background(), CloseBound)
 	defer cancel()
 	b.mu.Lock()
 	var all sync.WaitGroup
@@ -180,8 +182,8 @@ func (b *Browser) noteMadeLocked(id string, open bool) {
 	}
 }
 
-// closeBound is how long the tabs may take to close.
-const closeBound = 2 * time.Second
+// CloseBound is how long the tabs may take to close.
+const CloseBound = 2 * time.Second
 
 // Close ends the connection. Tabs stay open.
 func (b *Browser) Close() {
@@ -358,7 +360,7 @@ func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
 	var got struct {
 		TargetInfos []struct{ TargetID, Title, URL string }
 	}
-	short, cancel := context.WithTimeoutCause(ctx, b.of(answerPatience), errSilent)
+	short, cancel := context.WithTimeoutCause(ctx, b.of(AnswerPatience), errSilent)
 	defer cancel()
 	b.conn.Call(short, "", "Target.getTargets", nil, &got) // else what is known will do
 	b.mu.Lock()
@@ -396,7 +398,7 @@ func (b *Browser) Count() int {
 }
 
 // Current is the tab that is acted on; it opens one if none is open.
-func (b *Browser) Current(ctx context.Context) (*Tab, error) {
+func (b *Browser) Current(ctx context.Context) (Page, error) {
 	b.mu.Lock()
 	t := b.current
 	b.mu.Unlock()
@@ -407,7 +409,7 @@ func (b *Browser) Current(ctx context.Context) (*Tab, error) {
 }
 
 // New opens a blank tab, which becomes the current one.
-func (b *Browser) New(ctx context.Context) (*Tab, error) {
+func (b *Browser) New(ctx context.Context) (Page, error) {
 	begin, cancel := context.WithTimeoutCause(ctx, b.of(beginTimeout), ErrUnborn)
 	defer cancel()
 	t, err := b.make(begin)

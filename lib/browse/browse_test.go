@@ -58,7 +58,7 @@ func TestTabs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return tab
+		return tab.(*Tab)
 	}
 
 	t.Run("responses that the page does not read", func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestTabs(t *testing.T) {
 		if s, err := tab.Snapshot(t.Context(), SnapshotOptions{}); err != nil || !strings.Contains(s, "before") {
 			t.Errorf("its script is not stopped: %q, %v", s, err)
 		}
-		if took := time.Since(began); took >= scriptTimeout {
+		if took := time.Since(began); took >= ScriptTimeout {
 			t.Errorf("it took %v", took)
 		}
 	})

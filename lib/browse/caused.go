@@ -18,8 +18,10 @@ type Before struct {
 	leaving     string // the address for which it was leaving; "": it was not
 }
 
+var _ Moment = (*Before)(nil)
+
 // Before is now.
-func (t *Tab) Before() *Before {
+func (t *Tab) Before() Moment {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	return t.beforeLocked()
@@ -34,7 +36,7 @@ func (t *Tab) beforeLocked() *Before {
 }
 
 // Left is the current tab as it is now, nil if there is none.
-func (b *Browser) Left() *Before {
+func (b *Browser) Left() Moment {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.current == nil {
@@ -44,60 +46,40 @@ func (b *Browser) Left() *Before {
 }
 
 // Is reports whether the tab is one of this connection.
-func (b *Before) Is(of *Browser) bool { return b.t.b == of }
+func (b *Before) Is(of Driver) bool { return b.t.b == of }
 
-// Events are what has happened since to the tab, and what it has opened.
-func (b *Before) Events() (all []string) {
+// Since returns what has happened since.
+func (b *Before) Since() Changes {
 	t := b.t
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
+	c := Changes{Known: true, Opens: t.b.opened > b.then.opened, Tabs: b.then.opened}
+	n := min(t.downloads-b.then.downloads, len(t.files))
+	c.Files = slices.Clone(t.files[len(t.files)-n:])
+	tell := func(format string, args ...any) { c.Events = append(c.Events, fmt.Sprintf(format, args...)) }
 	switch {
 	case t.closed:
-		all = append(all, "The tab was closed")
+		tell("The tab was closed")
 	case t.crashed && !b.crashed:
-		all = append(all, "The page has crashed")
+		tell("The page has crashed")
 	case t.navigations > b.then.navigations && (b.then.navigations > 0 || t.url != "about:blank"): // else it is new
-		all = append(all, "The page went to "+Redacted(t.addressLocked()))
+		tell("The page went to %s", Redacted(t.addressLocked()))
 	}
 	if t.dialog != nil && t.dialog != b.dialog {
-		all = append(all, fmt.Sprintf("A dialog has opened: %q", t.dialog.Message))
+		tell("A dialog has opened: %q", t.dialog.Message)
 	}
-	for _, url := range b.vanishedLocked() {
-		if !t.closed || url != Redacted(t.url) {
-			all = append(all, "The tab of "+url+" was closed: by its page, or as one of more than --tab-limit of bmcp "+
-				"allows")
+	n = min(t.b.vanishings-b.then.vanishings, len(t.b.vanished))
+	for _, url := range t.b.vanished[len(t.b.vanished)-n:] {
+		url = Redacted(url)
+		if c.Vanished = append(c.Vanished, url); !t.closed || url != Redacted(t.url) {
+			tell("The tab of %s was closed: by its page, or as one of more than --tab-limit of bmcp allows", url)
 		}
 	}
-	if n := t.b.opened - b.then.opened; n > 0 {
-		all = append(all, fmt.Sprintf("Tabs have opened: %d", n))
+	if c.Opens {
+		tell("Tabs have opened: %d", t.b.opened-b.then.opened)
 	}
-	return all
+	return c
 }
-
-// Vanished are the addresses of the tabs that have closed since, and not by a tool.
-func (b *Before) Vanished() (urls []string) {
-	b.t.b.mu.Lock()
-	defer b.t.b.mu.Unlock()
-	return b.vanishedLocked()
-}
-
-func (b *Before) vanishedLocked() (urls []string) {
-	n := min(b.t.b.vanishings-b.then.vanishings, len(b.t.b.vanished))
-	for _, url := range b.t.b.vanished[len(b.t.b.vanished)-n:] {
-		urls = append(urls, Redacted(url))
-	}
-	return urls
-}
-
-// Opens reports whether tabs have been opened since.
-func (b *Before) Opens() bool {
-	b.t.b.mu.Lock()
-	defer b.t.b.mu.Unlock()
-	return b.t.b.opened > b.then.opened
-}
-
-// IsNew reports whether a tab was not open then.
-func (b *Before) IsNew(s TabState) bool { return s.Number > b.then.opened }
 
 // Sent are the requests that scripts of the page have sent since, the latest last: method, address and what came of it.
 func (b *Before) Sent() (all []string) {
@@ -117,12 +99,4 @@ func (b *Before) Sent() (all []string) {
 		all = append(all, fmt.Sprintf("%s %s (%s)", r.Method, Redacted(r.URL), answer))
 	}
 	return all
-}
-
-// Files are the names of the downloads that the page has begun since.
-func (b *Before) Files() []string {
-	b.t.b.mu.Lock()
-	defer b.t.b.mu.Unlock()
-	n := min(b.t.downloads-b.then.downloads, len(b.t.files))
-	return slices.Clone(b.t.files[len(b.t.files)-n:])
 }

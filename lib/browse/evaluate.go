@@ -123,7 +123,7 @@ func (t *Tab) evaluate(ctx context.Context, since mark, session, function, eleme
 		return false, err
 	}
 	var told evaluated
-	end := time.Now().Add(t.b.of(answerPatience))
+	end := time.Now().Add(t.b.of(AnswerPatience))
 	behind, err := t.await(ctx, state, &told, func() (error, time.Duration) { return t.overOrLate(end) })
 	var now shown
 	if err != nil || behind.number < a.number || answered(told.Result.Value, &now) != nil {

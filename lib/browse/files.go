@@ -67,7 +67,7 @@ func (b *Browser) openFile(ctx context.Context, address string) error {
 // judge lets the request for a file go on, or not.
 func (b *Browser) judge(session string, e cdp.Event) {
 	p := decode[pausedRequest](e.Params)
-	ctx, cancel := context.WithTimeout(context.Background(), b.of(actionTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), b.of(ActionTimeout))
 	defer cancel()
 	if b.refuses(ctx, p.Request.URL) != nil {
 		b.conn.Begin(session, "Fetch.failRequest", map[string]string{"requestId": p.RequestID,

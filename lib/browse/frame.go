@@ -352,7 +352,7 @@ func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
 		}
 		return place{t.b.frames[i-1], n}, nil
 	}
-	end := time.Now().Add(t.b.of(actionTimeout))
+	end := time.Now().Add(t.b.of(ActionTimeout))
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		f, err := t.firstWith(ctx, "count", map[string]any{"target": string(target)})
 		switch late := time.Now().After(end); {
@@ -362,7 +362,7 @@ func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
 			return place{}, err
 		case late:
 			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target,
-				t.b.of(actionTimeout))
+				t.b.of(ActionTimeout))
 		}
 		select {
 		case <-time.After(pause):

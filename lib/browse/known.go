@@ -52,10 +52,10 @@ var ErrNextTab error = &strayedError{"the tab that this was meant for was closed
 
 // Strayed returns why what an agent knew of the page then does not hold for the tab that is the current one now, nil if
 // it does.
-func (b *Before) Strayed(now *Tab) error {
-	now.b.mu.Lock()
-	defer now.b.mu.Unlock()
+func (b *Before) Strayed(now Page) error {
 	t := b.t
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
 	switch {
 	case t != now && t.closed:
 		return ErrNextTab
@@ -75,8 +75,9 @@ func (b *Before) Strayed(now *Tab) error {
 func (t *Tab) CatchUp() { t.answers(t.main.session) }
 
 // Answers reports whether a dialog that is open is the one that was open then, if there was one.
-func (b *Before) Answers(now *Tab) bool {
-	now.b.mu.Lock()
-	defer now.b.mu.Unlock()
-	return b.dialog == nil || now.dialog == nil || b.dialog == now.dialog
+func (b *Before) Answers(now Page) bool {
+	t := now.(*Tab)
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	return b.dialog == nil || t.dialog == nil || b.dialog == t.dialog
 }

@@ -118,7 +118,7 @@ const navigateTries = 5
 func (t *Tab) navigate(ctx context.Context, address string) (overtaken bool, err error) {
 	since := t.mark()
 	var got page.NavigateResult
-	end := time.Now().Add(t.b.of(navigateTimeout))
+	end := time.Now().Add(t.b.of(NavigateTimeout))
 	_, err = t.await(ctx, t.begin(t.main.session, page.Navigate.Method, page.NavigateParams{URL: address}), &got,
 		func() (error, time.Duration) { return t.overOrLate(end) })
 	switch {
@@ -187,7 +187,7 @@ func (t *Tab) unstick() error {
 	if !asks || t.answers(t.main.session) {
 		return nil
 	}
-	if err := t.late(t.main.session, answerPatience); errors.Is(err, errStuck) || errors.Is(err, errSilent) {
+	if err := t.late(t.main.session, AnswerPatience); errors.Is(err, errStuck) || errors.Is(err, errSilent) {
 		return err
 	}
 	return nil
@@ -195,7 +195,7 @@ func (t *Tab) unstick() error {
 
 // Place is a tab in which another page can be opened: this one, or, if a script of its
 // page runs without end and cannot be stopped, another one in its place.
-func (t *Tab) Place(ctx context.Context) (*Tab, error) {
+func (t *Tab) Place(ctx context.Context) (Page, error) {
 	err := t.unstick()
 	if errors.Is(err, errStuck) {
 		return t.Replace(ctx)
@@ -204,11 +204,12 @@ func (t *Tab) Place(ctx context.Context) (*Tab, error) {
 }
 
 // Replace closes the tab and opens another one in its place.
-func (t *Tab) Replace(ctx context.Context) (*Tab, error) {
-	other, err := t.b.New(ctx)
+func (t *Tab) Replace(ctx context.Context) (Page, error) {
+	p, err := t.b.New(ctx)
 	if err != nil {
 		return nil, err
 	}
+	other := p.(*Tab)
 	t.b.mu.Lock()
 	if i, j := slices.Index(t.b.tabs, t), slices.Index(t.b.tabs, other); i >= 0 && j >= 0 {
 		t.b.tabs[i], t.b.tabs[j] = other, t
@@ -237,7 +238,7 @@ func (t *Tab) aborted(ctx context.Context, since mark, loader, address string) e
 		return ErrDownload
 	}
 	// That another one has begun may be told a moment later.
-	soon, cancel := context.WithTimeout(ctx, t.b.of(answerPatience))
+	soon, cancel := context.WithTimeout(ctx, t.b.of(AnswerPatience))
 	defer cancel()
 	if t.b.wait(soon, func() bool { return t.isLeaving() || t.navigations > since.navigations }) == nil {
 		return nil
@@ -284,7 +285,7 @@ func (t *Tab) awaitLoad(ctx context.Context, what string, there, lost func() boo
 	over := func() bool { return t.overLocked() != nil || lost() }
 	var before mark // when it was there
 	parsed := false
-	err := t.within(ctx, navigateTimeout, func() bool {
+	err := t.within(ctx, NavigateTimeout, func() bool {
 		before, parsed = t.markLocked(), t.parsed
 		return over() || there()
 	})
@@ -292,7 +293,7 @@ func (t *Tab) awaitLoad(ctx context.Context, what string, there, lost func() boo
 		return t.unanswered(what)
 	}
 	if err == nil { // a script that does not end is stopped after parseTimeout
-		err = t.within(ctx, parseTimeout+2*answerPatience, func() bool {
+		err = t.within(ctx, parseTimeout+2*AnswerPatience, func() bool {
 			return over() || parsed || t.parsings > before.parsings || t.navigations > before.navigations+maxDocuments
 		})
 	}
@@ -309,7 +310,7 @@ func (t *Tab) awaitLoad(ctx context.Context, what string, there, lost func() boo
 func (t *Tab) unanswered(what string) error {
 	t.b.conn.Begin(t.main.session, "Page.stopLoading", nil, nil)
 	return fmt.Errorf("%s was not loaded within %v: its server has not answered, and the page that was open still is",
-		what, t.b.of(navigateTimeout))
+		what, t.b.of(NavigateTimeout))
 }
 
 // within waits until a condition holds, but for a bounded time: then it is errUnsettled.

@@ -70,7 +70,7 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 	}
 	var got evaluated
 	var ratio float64 = 1
-	if _, err := t.answerOf(ctx, scriptTimeout, session, ratioOf, &got); err == nil {
+	if _, err := t.answerOf(ctx, ScriptTimeout, session, ratioOf, &got); err == nil {
 		fmt.Sscan(string(got.Result.Value), &ratio)
 	}
 	clip.Scale = 1

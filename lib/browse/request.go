@@ -147,7 +147,7 @@ func (f *fetch) call(ctx context.Context, method string, params, result any) err
 func (f *fetch) stream(ctx context.Context, method string, params, result any) error {
 	t := f.t
 	_, err := t.await(ctx, t.begin(t.main.session, method, params), result, func() (error, time.Duration) {
-		return t.overLocked(), t.b.of(scriptTimeout)
+		return t.overLocked(), t.b.of(ScriptTimeout)
 	})
 	return err
 }

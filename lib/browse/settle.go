@@ -40,10 +40,10 @@ var awaited = map[string]bool{"fetch": true, "xhr": true, "script": true, "style
 // settle waits for the navigation and the requests that an action has caused, and no
 // longer. What takes too long is not an error.
 func (t *Tab) settle(ctx context.Context, since mark) error {
-	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(settleTimeout), errUnsettled)
+	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(SettleTimeout), errUnsettled)
 	defer cancel()
 	for {
-		short, cancel := context.WithTimeoutCause(inner, t.b.of(answerPatience), errUnsettled)
+		short, cancel := context.WithTimeoutCause(inner, t.b.of(AnswerPatience), errUnsettled)
 		err := t.run(short, t.mainFrame(), "settle", nil, nil)
 		cancel()
 		waited, err2 := t.awaitCaused(inner, since)
@@ -63,35 +63,36 @@ const (
 // change them after an action, or have the page leave; then it waits for what begins by
 // that, too. If the page has closed itself, that which is there now may have been told
 // of it: Chrome holds back a message for up to 50 ms after an input.
-func (t *Tab) Rest(ctx context.Context, since *Before) {
-	err := t.restAlone(ctx, since)
+func (b *Before) Rest(ctx context.Context) {
+	t := b.t
+	err := t.restAlone(ctx, b.then)
 	var next *Tab
-	short, cancel := context.WithTimeoutCause(ctx, t.b.of(answerPatience), errUnsettled)
+	short, cancel := context.WithTimeoutCause(ctx, t.b.of(AnswerPatience), errUnsettled)
 	defer cancel()
 	isClosed := func() bool {
 		next = t.b.current
 		return t.closed || !isClosing(err)
 	}
 	if t.b.wait(short, isClosed) == nil && t.gone() == errClosed && next != nil {
-		next.restAlone(ctx, next.Before())
+		next.restAlone(ctx, next.mark())
 	}
 }
 
 func isClosing(err error) bool { return errors.Is(err, errClosed) || errors.Is(err, wire.ErrDetached) }
 
-func (t *Tab) restAlone(ctx context.Context, since *Before) error {
-	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(settleTimeout), errUnsettled)
+func (t *Tab) restAlone(ctx context.Context, since mark) error {
+	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(SettleTimeout), errUnsettled)
 	defer cancel()
 	for end := time.Now().Add(restMost); ; {
 		left := time.Until(end)
 		if left <= 0 {
 			return nil
 		}
-		short, cancel := context.WithTimeoutCause(inner, left+t.b.of(answerPatience), errUnsettled)
+		short, cancel := context.WithTimeoutCause(inner, left+t.b.of(AnswerPatience), errUnsettled)
 		err := t.run(short, t.mainFrame(), "rest",
 			map[string]any{"still": restTime.Milliseconds(), "most": left.Milliseconds()}, nil)
 		cancel()
-		waited, err2 := t.awaitCaused(inner, since.then)
+		waited, err2 := t.awaitCaused(inner, since)
 		if err2 != nil || err != nil && !isPassing(err) || !waited {
 			return err
 		}
@@ -101,7 +102,7 @@ func (t *Tab) restAlone(ctx context.Context, since *Before) error {
 // settleDownload waits for the file of a link that is one: nothing tells before that
 // it begins.
 func (t *Tab) settleDownload(ctx context.Context, since mark) error {
-	err := t.within(ctx, answerPatience, func() bool {
+	err := t.within(ctx, AnswerPatience, func() bool {
 		return t.downloads > since.downloads || t.navigations > since.navigations || t.closed || t.crashed ||
 			t.dialog != nil
 	})
@@ -157,7 +158,7 @@ func (t *Tab) busyLocked(since mark, now time.Time, left *time.Duration) bool {
 	if t.closed || t.crashed || t.dialog != nil {
 		return false
 	}
-	*left = settleTimeout
+	*left = SettleTimeout
 	if t.isLeaving() || t.navigations > since.navigations && !t.parsed {
 		return true
 	}

@@ -23,12 +23,12 @@ type SnapshotOptions struct {
 
 // Times for which a document is looked at; what it has more is left out.
 const (
-	snapshotTime = 5 * time.Second
-	searchTime   = 10 * time.Second
+	SnapshotTime = 5 * time.Second
+	SearchTime   = 10 * time.Second
 )
 
-// maxFrames bounds how deep frames in frames are shown.
-const maxFrames = 8
+// MaxFrames bounds how deep frames in frames are shown.
+const MaxFrames = 8
 
 // Snapshot is what an agent has to know of the page: an indented outline of roles,
 // names, states and refs.
@@ -84,9 +84,9 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 	args["next"] = b.nextRef
 	loader := t.loader
 	b.mu.Unlock()
-	args["prefix"], args["ms"] = f.prefix(), snapshotTime.Milliseconds()
+	args["prefix"], args["ms"] = f.prefix(), SnapshotTime.Milliseconds()
 	if args["whole"] == true {
-		args["ms"] = searchTime.Milliseconds()
+		args["ms"] = SearchTime.Milliseconds()
 	}
 	var got struct {
 		Lines  []string
@@ -114,7 +114,7 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 	if got.Cut > 0 {
 		lines = append(lines, CutLine(got.Cut))
 	}
-	if depth == maxFrames || args["depth"] != nil {
+	if depth == MaxFrames || args["depth"] != nil {
 		return lines, nil
 	}
 	for _, in := range slices.Backward(got.Frames) { // the last first: lines before it stay where they are

@@ -64,6 +64,8 @@ type Tab struct {
 	features map[string]string
 }
 
+var _ Page = (*Tab)(nil)
+
 func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	t := &Tab{b: b, main: main, url: info.URL, title: info.Title, starting: map[string]navigation{}, at: time.Now(),
 		features:    map[string]string{},
@@ -71,6 +73,9 @@ func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	t.traffic.byID = map[string]*Request{}
 	return t
 }
+
+// Browser is the browser whose tab it is.
+func (t *Tab) Browser() *Browser { return t.b }
 
 // document is a document that a tab has shown.
 type document struct {
@@ -173,9 +178,9 @@ func (t *Tab) gone() error {
 // there is no answer to be expected: if a dialog opens, which may hold it back, the page
 // is gone, or it is leaving.
 func (t *Tab) call(ctx context.Context, session, method string, params, result any) error {
-	most := scriptTimeout
+	most := ScriptTimeout
 	if session != t.main.session {
-		most = frameTimeout
+		most = FrameTimeout
 	}
 	return t.callFor(ctx, most, session, method, params, result)
 }
@@ -191,7 +196,7 @@ func (t *Tab) callFor(ctx context.Context, most time.Duration, session, method s
 func (t *Tab) answerOf(ctx context.Context, most time.Duration, session string, got <-chan answer, result any,
 ) (answer, error) {
 	if t.patience(session) == mute {
-		most = answerPatience
+		most = AnswerPatience
 	}
 	most = t.b.of(most)
 	a, err := t.await(ctx, got, result, t.patient(time.Now().Add(most)))
@@ -403,12 +408,12 @@ func (t *Tab) awaitsFrame() bool {
 
 // answers reports whether a page answers soon: none of its scripts runs without end.
 func (t *Tab) answers(session string) bool {
-	return t.b.isAnswered(answerPatience, session, "Runtime.evaluate", map[string]string{"expression": "0"})
+	return t.b.isAnswered(AnswerPatience, session, "Runtime.evaluate", map[string]string{"expression": "0"})
 }
 
 // Answers reports whether the browser itself answers soon.
 func (b *Browser) Answers() bool {
-	return b.isAnswered(3*answerPatience, "", "Browser.getVersion", nil)
+	return b.isAnswered(3*AnswerPatience, "", "Browser.getVersion", nil)
 }
 
 func (b *Browser) isAnswered(within time.Duration, session, method string, params any) bool {
@@ -515,7 +520,7 @@ func (t *Tab) State(ctx context.Context) State {
 	t.b.mu.Unlock()
 	if asks {
 		var now shown
-		short, cancel := context.WithTimeoutCause(ctx, t.b.of(answerPatience), errBusy)
+		short, cancel := context.WithTimeoutCause(ctx, t.b.of(AnswerPatience), errBusy)
 		f := t.mainFrame()
 		got, err := f.evaluateIf(short, f.empty, metBy(nil), askPage(), true)
 		if err == nil && answered(got.Value, &now) == nil {
@@ -578,18 +583,15 @@ func (t *Tab) waitsLocked() (all []string) {
 	return all
 }
 
-// HasDialog reports whether a dialog is open.
-func (t *Tab) HasDialog() bool {
+// Dialog is the type of the dialog that is open, such as beforeunload: the page is left once it is accepted; "": none
+// is.
+func (t *Tab) Dialog() string {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	return t.dialog != nil
-}
-
-// AsksToLeave reports whether a beforeunload is open: the page is left once it is accepted.
-func (t *Tab) AsksToLeave() bool {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	return t.dialog != nil && t.dialog.Type == "beforeunload"
+	if t.dialog == nil {
+		return ""
+	}
+	return t.dialog.Type
 }
 
 // HandleDialog accepts or dismisses the dialog that is open.

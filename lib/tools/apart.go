@@ -56,7 +56,7 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	late := fmt.Errorf("%s could not be read within %v", address(where), most)
 	ctx, cancel := context.WithTimeoutCause(ctx, most, late)
 	defer cancel()
-	b, err := r.server.connect(ctx)
+	b, err := r.server.chromium(ctx)
 	if err != nil {
 		return nil, err
 	}

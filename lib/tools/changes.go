@@ -79,12 +79,6 @@ func parts(line string) (e element) {
 	return e
 }
 
-// page is what has a snapshot: a tab of Chromium, or Firefox.
-type page interface {
-	Document() string
-	Snapshot(ctx context.Context, o browse.SnapshotOptions) (string, error)
-}
-
 // show records a snapshot that an agent is shown, and returns what of it is new.
 func (s *Server) show(document, text string) (d delta) {
 	now := strings.Split(text, "\n")
@@ -100,7 +94,7 @@ func (s *Server) show(document, text string) (d delta) {
 }
 
 // look returns what a result shows of a page.
-func (r *reply) look(ctx context.Context, p page) (d delta, err error) {
+func (r *reply) look(ctx context.Context, p browse.Page) (d delta, err error) {
 	switch {
 	case r.page == pageChanges && r.server.SnapshotFiles:
 		d.file, err = r.snapshotFile(ctx, p)
@@ -116,7 +110,7 @@ func (r *reply) look(ctx context.Context, p page) (d delta, err error) {
 }
 
 // snapshotFile saves the snapshot in a file, and returns its name in the first directory of the agent.
-func (r *reply) snapshotFile(ctx context.Context, p page) (name string, err error) {
+func (r *reply) snapshotFile(ctx context.Context, p browse.Page) (name string, err error) {
 	text, err := p.Snapshot(ctx, browse.SnapshotOptions{})
 	if err != nil {
 		return "", err
@@ -129,7 +123,7 @@ func (r *reply) snapshotFile(ctx context.Context, p page) (name string, err erro
 
 // changes returns what of a page an agent has not been shown yet. Of what is large and not asked for it returns the
 // beginning, or an outline.
-func (r *reply) changes(ctx context.Context, p page) (d delta, err error) {
+func (r *reply) changes(ctx context.Context, p browse.Page) (d delta, err error) {
 	document := p.Document()
 	text, err := p.Snapshot(ctx, browse.SnapshotOptions{})
 	if err != nil {

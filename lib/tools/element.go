@@ -13,17 +13,13 @@ import (
 	"btools/lib/spell"
 )
 
-func click(ctx context.Context, r *reply, a struct {
+func click(ctx context.Context, r *reply, t browse.Page, a struct {
 	Target      browse.Target
 	DoubleClick bool
 	Button      string
 	Modifiers   []string
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts, r.on = pageChanges, true, []browse.Target{a.Target}
+	r.on = []browse.Target{a.Target}
 	what, err := t.Click(ctx, a.Target, browse.ClickOptions{Button: a.Button, Double: a.DoubleClick,
 		Modifiers: a.Modifiers})
 	if err != nil {
@@ -37,12 +33,8 @@ func click(ctx context.Context, r *reply, a struct {
 	return nil
 }
 
-func hover(ctx context.Context, r *reply, a struct{ Target browse.Target }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts, r.on = pageChanges, true, []browse.Target{a.Target}
+func hover(ctx context.Context, r *reply, t browse.Page, a struct{ Target browse.Target }) error {
+	r.on = []browse.Target{a.Target}
 	what, err := t.Hover(ctx, a.Target)
 	if err == nil {
 		r.did("Moved the mouse over %s", what)
@@ -50,16 +42,12 @@ func hover(ctx context.Context, r *reply, a struct{ Target browse.Target }) erro
 	return err
 }
 
-func typeText(ctx context.Context, r *reply, a struct {
+func typeText(ctx context.Context, r *reply, t browse.Page, a struct {
 	Target         browse.Target
 	Text           string
 	Submit, Slowly bool
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts, r.on, r.proven = pageChanges, true, []browse.Target{a.Target}, true
+	r.on, r.proven = []browse.Target{a.Target}, true
 	what, err := t.Type(ctx, a.Target, a.Text, a.Slowly, a.Submit)
 	if err != nil {
 		return err
@@ -71,17 +59,12 @@ func typeText(ctx context.Context, r *reply, a struct {
 	return nil
 }
 
-func fillForm(ctx context.Context, r *reply, a struct {
+func fillForm(ctx context.Context, r *reply, t browse.Page, a struct {
 	Fields []struct {
 		Target            browse.Target
 		Name, Type, Value string
 	}
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts = pageChanges, true
 	for i, f := range a.Fields {
 		if err := fillField(ctx, r, t, f.Target, f.Type, f.Value); err != nil {
 			return unfilled(f.Name, len(a.Fields)-i-1, err)
@@ -98,14 +81,7 @@ func unfilled(name string, left int, err error) error {
 	return fmt.Errorf("cannot fill %s: %w", name, err)
 }
 
-// form is what fills fields: a page of Chromium, or of Firefox.
-type form interface {
-	Check(ctx context.Context, target browse.Target, on bool) (what string, err error)
-	Choose(ctx context.Context, target browse.Target, values []string) (what string, labels []string, err error)
-	Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (what string, err error)
-}
-
-func fillField(ctx context.Context, r *reply, t form, target browse.Target, kind, value string) error {
+func fillField(ctx context.Context, r *reply, t browse.Page, target browse.Target, kind, value string) error {
 	r.on, r.proven = append(r.on, target), true
 	switch kind {
 	case "checkbox", "radio":
@@ -135,15 +111,11 @@ func (r *reply) didChoose(labels []string, of string) {
 	r.did("Chose %s of %s", cmp.Or(strings.Join(labels, ", "), "nothing"), of)
 }
 
-func selectOption(ctx context.Context, r *reply, a struct {
+func selectOption(ctx context.Context, r *reply, t browse.Page, a struct {
 	Target browse.Target
 	Values []string
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts, r.on, r.proven = pageChanges, true, []browse.Target{a.Target}, true
+	r.on, r.proven = []browse.Target{a.Target}, true
 	what, labels, err := t.Choose(ctx, a.Target, a.Values)
 	if err == nil {
 		r.didChoose(labels, what)
@@ -151,13 +123,10 @@ func selectOption(ctx context.Context, r *reply, a struct {
 	return err
 }
 
-func pressKey(ctx context.Context, r *reply, a struct{ Key string }) error {
-	t, err := r.touch(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts = pageChanges, true
-	if err = t.Press(ctx, a.Key); err == nil {
+func pressKey(ctx context.Context, r *reply, t browse.Page, a struct{ Key string }) error {
+	r.acts = true
+	err := t.Press(ctx, a.Key)
+	if err == nil {
 		r.didPress(a.Key)
 	}
 	return err
@@ -174,12 +143,7 @@ func (r *reply) didPress(key string) {
 	}
 }
 
-func drag(ctx context.Context, r *reply, a struct{ StartTarget, EndTarget browse.Target }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts = pageChanges, true
+func drag(ctx context.Context, r *reply, t *browse.Tab, a struct{ StartTarget, EndTarget browse.Target }) error {
 	what, onto, err := t.Drag(ctx, a.StartTarget, a.EndTarget)
 	if err == nil {
 		r.did("Dragged %s onto %s", what, onto)
@@ -187,17 +151,13 @@ func drag(ctx context.Context, r *reply, a struct{ StartTarget, EndTarget browse
 	return err
 }
 
-func drop(ctx context.Context, r *reply, a struct {
+func drop(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Target browse.Target
 	Paths  []string
 	Data   map[string]string
 }) error {
 	if len(a.Paths) == 0 && len(a.Data) == 0 {
 		return errors.New("one of paths and data is needed")
-	}
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
 	}
 	paths, err := r.readable(ctx, a.Paths)
 	if err != nil {
@@ -211,11 +171,7 @@ func drop(ctx context.Context, r *reply, a struct {
 	return err
 }
 
-func upload(ctx context.Context, r *reply, a struct{ Paths []string }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func upload(ctx context.Context, r *reply, t *browse.Tab, a struct{ Paths []string }) error {
 	paths, err := r.readable(ctx, a.Paths)
 	if err != nil {
 		return err
@@ -227,14 +183,10 @@ func upload(ctx context.Context, r *reply, a struct{ Paths []string }) error {
 	return err
 }
 
-func handleDialog(ctx context.Context, r *reply, a struct {
+func handleDialog(ctx context.Context, r *reply, t browse.Page, a struct {
 	Accept     bool
 	PromptText *string
 }) error {
-	t, err := r.use(ctx)
-	if err != nil {
-		return err
-	}
 	if r.was != nil && !r.was.Answers(t) {
 		r.page = pageState
 		return errors.New("the dialog that was open has closed by itself, and another one has opened, which was not " +
@@ -252,14 +204,10 @@ func handleDialog(ctx context.Context, r *reply, a struct {
 	return nil
 }
 
-func evaluate(ctx context.Context, r *reply, a struct {
+func evaluate(ctx context.Context, r *reply, t browse.Page, a struct {
 	Function, Filename string
 	Target             browse.Target
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
 	value, seen, err := t.Evaluate(ctx, a.Function, a.Target)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func fetch(ctx context.Context, r *reply, a struct {
 		return err
 	}
 	defer free()
-	b, err := r.server.connect(ctx)
+	b, err := r.server.chromium(ctx)
 	if err != nil {
 		return err
 	}

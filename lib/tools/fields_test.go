@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -299,7 +300,7 @@ func checkFieldsOfFirefox(h *host, site string) {
 	own := map[string]bool{"/moves": true, "/up": true, "/kinds": true, "/modal": true, "/around": true}
 	for _, c := range append(inertCalls(), typingCalls()...) {
 		isTyped := c.tool == "browser_type" && strings.Contains(c.args, `"slowly":true`)
-		if onFirefox[c.tool] != nil && (isLong || own[c.page] && (isTyped || c.page == "/around")) {
+		if slices.Contains(onFirefox(), c.tool) && (isLong || own[c.page] && (isTyped || c.page == "/around")) {
 			c.run(h, site)
 		}
 	}

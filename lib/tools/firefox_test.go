@@ -111,8 +111,8 @@ func TestMatrixFirefox(t *testing.T) {
 	m := matrix{site: matrixSite(t), second: 600 * time.Millisecond,
 		expected: regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page (before|after) this one`)}
 	site := m.site
-	m.calls = slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return onFirefox[c[0]] == nil })
-	for name := range onFirefox {
+	m.calls = slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return !slices.Contains(onFirefox(), c[0]) })
+	for _, name := range onFirefox() {
 		if !slices.ContainsFunc(m.calls, func(c [2]string) bool { return c[0] == name }) {
 			t.Errorf("%s is not in the matrix", name)
 		}
@@ -141,7 +141,7 @@ func TestMatrixFirefox(t *testing.T) {
 			`{"function":"async () => { const w = open('/normal'); while (w.location.pathname !== '/normal') `+
 				`await new Promise((done) => setTimeout(done, 10)) }"}`)
 		h.wants(false, "0: (current)", "browser_tabs", `{"action":"close","index":1}`)
-		t.Run("strays", func(t *testing.T) { checkStrays(h.as(t), onFirefox) })
+		t.Run("strays", func(t *testing.T) { checkStrays(h.as(t), onFirefox()) })
 		t.Run("fields", func(t *testing.T) { checkFieldsOfFirefox(h.as(t), fieldSite(t)) })
 	})
 	h := serveWith(t, Options{BiDi: endpoint, Second: m.second})

@@ -4,32 +4,26 @@ import (
 	"cmp"
 	"context"
 	"time"
+
+	"btools/lib/browse"
 )
 
-func mouseMove(ctx context.Context, r *reply, a struct{ X, Y float64 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page = pageChanges
-	if err = t.MoveMouse(ctx, a.X, a.Y); err == nil {
+func mouseMove(ctx context.Context, r *reply, t *browse.Tab, a struct{ X, Y float64 }) error {
+	err := t.MoveMouse(ctx, a.X, a.Y)
+	if err == nil {
 		r.did("Moved the mouse to %v, %v", a.X, a.Y)
 	}
 	return err
 }
 
-func mouseClick(ctx context.Context, r *reply, a struct {
+func mouseClick(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	X, Y       float64
 	Button     string
 	ClickCount float64
 	Delay      float64
 }) error {
-	t, err := r.touch(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts = pageChanges, true
-	err = t.ClickMouse(ctx, a.X, a.Y, cmp.Or(a.Button, "left"), max(1, int(a.ClickCount)),
+	r.acts = true
+	err := t.ClickMouse(ctx, a.X, a.Y, cmp.Or(a.Button, "left"), max(1, int(a.ClickCount)),
 		time.Duration(a.Delay)*time.Millisecond)
 	if err == nil {
 		r.did("Clicked at %v, %v", a.X, a.Y)
@@ -37,48 +31,33 @@ func mouseClick(ctx context.Context, r *reply, a struct {
 	return err
 }
 
-func mouseDrag(ctx context.Context, r *reply, a struct{ StartX, StartY, EndX, EndY float64 }) error {
-	t, err := r.touch(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts = pageChanges, true
-	if err = t.DragMouse(ctx, a.StartX, a.StartY, a.EndX, a.EndY); err == nil {
+func mouseDrag(ctx context.Context, r *reply, t *browse.Tab, a struct{ StartX, StartY, EndX, EndY float64 }) error {
+	r.acts = true
+	err := t.DragMouse(ctx, a.StartX, a.StartY, a.EndX, a.EndY)
+	if err == nil {
 		r.did("Dragged from %v, %v to %v, %v", a.StartX, a.StartY, a.EndX, a.EndY)
 	}
 	return err
 }
 
-func mouseDown(ctx context.Context, r *reply, a struct{ Button string }) error {
-	return r.press(ctx, a.Button, true)
-}
-
-func mouseUp(ctx context.Context, r *reply, a struct{ Button string }) error {
-	return r.press(ctx, a.Button, false)
-}
-
-func (r *reply) press(ctx context.Context, button string, down bool) error {
-	t, err := r.touch(ctx)
-	if err != nil {
+// pressMouse returns the function of a tool that presses a button, or releases it.
+func pressMouse(down bool) func(context.Context, *reply, *browse.Tab, struct{ Button string }) error {
+	return func(ctx context.Context, r *reply, t *browse.Tab, a struct{ Button string }) error {
+		button, did := cmp.Or(a.Button, "left"), "Released"
+		if down {
+			did = "Pressed"
+		}
+		err := t.PressMouse(ctx, button, down)
+		if err == nil {
+			r.did("%s the %s button", did, button)
+		}
 		return err
 	}
-	r.page = pageChanges
-	button = cmp.Or(button, "left")
-	if err = t.PressMouse(ctx, button, down); err == nil && down {
-		r.did("Pressed the %s button", button)
-	} else if err == nil {
-		r.did("Released the %s button", button)
-	}
-	return err
 }
 
-func mouseWheel(ctx context.Context, r *reply, a struct{ DeltaX, DeltaY float64 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page = pageChanges
-	if err = t.Wheel(ctx, a.DeltaX, a.DeltaY); err == nil {
+func mouseWheel(ctx context.Context, r *reply, t *browse.Tab, a struct{ DeltaX, DeltaY float64 }) error {
+	err := t.Wheel(ctx, a.DeltaX, a.DeltaY)
+	if err == nil {
 		r.did("Turned the wheel by %v, %v", a.DeltaX, a.DeltaY)
 	}
 	return err

@@ -8,10 +8,9 @@ import (
 	"strings"
 
 	"btools/lib/browse"
-	"btools/lib/emulate"
 )
 
-func addRoute(ctx context.Context, r *reply, a struct {
+func addRoute(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Pattern, ContentType, RemoveHeaders string
 	Status                              float64
 	Body                                *string
@@ -33,10 +32,7 @@ func addRoute(ctx context.Context, r *reply, a struct {
 			route.Remove = append(route.Remove, name)
 		}
 	}
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
-	err := r.browser.AddRoute(route)
+	err := t.Browser().AddRoute(route)
 	if err == nil {
 		r.say("Route added for pattern: %s", oneLine(a.Pattern))
 	}
@@ -46,11 +42,8 @@ func addRoute(ctx context.Context, r *reply, a struct {
 // maxBody is how many characters of a route's body are listed.
 const maxBody = 50
 
-func routeList(ctx context.Context, r *reply, _ none) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
-	all := r.browser.Routes()
+func routeList(ctx context.Context, r *reply, t *browse.Tab, _ none) error {
+	all := t.Browser().Routes()
 	for i, route := range all {
 		var details []string
 		add := func(name, value string) {
@@ -83,11 +76,8 @@ func routeList(ctx context.Context, r *reply, _ none) error {
 	return nil
 }
 
-func unroute(ctx context.Context, r *reply, a struct{ Pattern string }) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
-	if n := r.browser.RemoveRoutes(a.Pattern); a.Pattern == "" {
+func unroute(ctx context.Context, r *reply, t *browse.Tab, a struct{ Pattern string }) error {
+	if n := t.Browser().RemoveRoutes(a.Pattern); a.Pattern == "" {
 		r.say("Removed all %d route(s)", n)
 	} else {
 		r.say("Removed %d route(s) for pattern: %s", n, oneLine(a.Pattern))
@@ -95,12 +85,9 @@ func unroute(ctx context.Context, r *reply, a struct{ Pattern string }) error {
 	return nil
 }
 
-func setNetworkState(ctx context.Context, r *reply, a struct{ State string }) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
+func setNetworkState(ctx context.Context, r *reply, t *browse.Tab, a struct{ State string }) error {
 	change, _ := json.Marshal(map[string]bool{"offline": a.State == "offline"})
-	_, err := r.browser.Emulate(ctx, change)
+	_, err := t.Browser().Emulate(ctx, change)
 	if err == nil {
 		r.say("Network is now %s", a.State)
 	}
@@ -108,19 +95,12 @@ func setNetworkState(ctx context.Context, r *reply, a struct{ State string }) er
 }
 
 // emulates changes what the pages take their device, place and language for.
-func emulates(ctx context.Context, r *reply, change json.RawMessage) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
+func emulates(ctx context.Context, r *reply, _ browse.Page, change json.RawMessage) error {
 	now, err := r.browser.Emulate(ctx, change)
 	if err != nil {
 		return err
 	}
 	r.page = pageState
-	return r.saidEmulated(now)
-}
-
-func (r *reply) saidEmulated(now emulate.Emulation) error {
 	all, err := json.Marshal(now)
 	r.say("All pages emulate %s", all)
 	return err

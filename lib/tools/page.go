@@ -15,12 +15,7 @@ import (
 // none is for tools without arguments.
 type none struct{}
 
-func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page = pageChanges
+func navigate(ctx context.Context, r *reply, t browse.Page, a struct{ URL string }) error {
 	place, err := t.Place(ctx)
 	if err != nil {
 		return err
@@ -32,7 +27,7 @@ func navigate(ctx context.Context, r *reply, a struct{ URL string }) error {
 }
 
 // open loads an address and tells what came of it.
-func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
+func (r *reply) open(ctx context.Context, t browse.Page, url string) error {
 	opened, err := t.Navigate(ctx, url)
 	if errors.Is(err, browse.ErrUnborn) {
 		if t, err = t.Replace(ctx); err != nil {
@@ -40,7 +35,7 @@ func (r *reply) open(ctx context.Context, t *browse.Tab, url string) error {
 		}
 		opened, err = t.Navigate(ctx, url)
 	}
-	return r.toldOpen(opened, err, t.HasDialog())
+	return r.toldOpen(opened, err, t.Dialog() != "")
 }
 
 // didOpen begins the line on an address that was opened.
@@ -63,31 +58,27 @@ func (r *reply) toldOpen(opened string, err error, asks bool) error {
 	return nil
 }
 
-// leaving is what goes to another document: a page of Chromium, or of Firefox.
-type leaving interface {
-	Go(ctx context.Context, forward bool) error
-	Reload(ctx context.Context) error
-	AsksToLeave() bool
-}
-
-func back(ctx context.Context, r *reply, t leaving) error {
+func back(ctx context.Context, r *reply, t browse.Page, _ none) error {
+	r.opens = true
 	return r.went(t, t.Go(ctx, false), "go back", "Went back")
 }
 
-func forward(ctx context.Context, r *reply, t leaving) error {
+func forward(ctx context.Context, r *reply, t browse.Page, _ none) error {
+	r.opens = true
 	return r.went(t, t.Go(ctx, true), "go forward", "Went forward")
 }
 
-func reload(ctx context.Context, r *reply, t leaving) error {
+func reload(ctx context.Context, r *reply, t browse.Page, _ none) error {
+	r.opens = true
 	return r.went(t, t.Reload(ctx), "load the page again", "Loaded the page again")
 }
 
 // went tells that the page was left, or that it begins to be.
-func (r *reply) went(t leaving, err error, to, did string) error {
+func (r *reply) went(t browse.Page, err error, to, did string) error {
 	switch {
 	case err != nil:
 		return err
-	case t.AsksToLeave():
+	case t.Dialog() == "beforeunload":
 		r.did("Began to %s: the page asks first", to)
 	default:
 		r.did("%s", did)
@@ -95,40 +86,7 @@ func (r *reply) went(t leaving, err error, to, did string) error {
 	return nil
 }
 
-// leaves is a tool that goes to another document.
-func leaves(do func(ctx context.Context, r *reply, t leaving) error) runner {
-	return with(func(ctx context.Context, r *reply, _ none) error {
-		t, err := r.act(ctx)
-		if err != nil {
-			return err
-		}
-		r.page, r.opens = pageChanges, true
-		return do(ctx, r, t)
-	})
-}
-
-type scrollArguments struct {
-	Target    browse.Target
-	Direction string
-	Pixels    *int
-}
-
-// scrolling is what scrolls: a page of Chromium, or of Firefox.
-type scrolling interface {
-	Scroll(ctx context.Context, o browse.ScrollOptions) (browse.Scrolled, error)
-}
-
-func scroll(ctx context.Context, r *reply, a scrollArguments) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page, r.acts = pageChanges, true
-	return r.scrolls(ctx, t, a)
-}
-
-// scrolls scrolls, and says what has moved.
-func (r *reply) scrolls(ctx context.Context, t scrolling, a scrollArguments) error {
+func scroll(ctx context.Context, r *reply, t browse.Page, a browse.ScrollOptions) error {
 	switch {
 	case a.Direction == "" && a.Target == "":
 		return errors.New("direction is missing: up, down, left, right, top or bottom; or a target to scroll to")
@@ -136,7 +94,7 @@ func (r *reply) scrolls(ctx context.Context, t scrolling, a scrollArguments) err
 		return errors.New("pixels are for the directions up, down, left and right")
 	}
 	r.proven = true
-	s, err := t.Scroll(ctx, browse.ScrollOptions(a))
+	s, err := t.Scroll(ctx, a)
 	if err == nil {
 		r.did("%s", s.Sentence(a.Direction))
 	}
@@ -155,16 +113,8 @@ func (a *snapshotArguments) options() browse.SnapshotOptions {
 	return browse.SnapshotOptions{Target: a.Target, Depth: a.Depth, Boxes: a.Boxes, Interactive: a.Interactive}
 }
 
-func snapshot(ctx context.Context, r *reply, a snapshotArguments) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	return r.sees(ctx, t, a)
-}
-
-// sees has the result show a snapshot, or saves it in a file.
-func (r *reply) sees(ctx context.Context, p page, a snapshotArguments) error {
+// snapshot has the result show a snapshot, or saves it in a file.
+func snapshot(ctx context.Context, r *reply, t browse.Page, a snapshotArguments) error {
 	r.page, r.onlyNew = pageState, a.Since != ""
 	if r.onlyNew && a != (snapshotArguments{Since: a.Since}) {
 		return errors.New("since is for the whole page, whose changes are no file: leave out the other arguments")
@@ -173,18 +123,14 @@ func (r *reply) sees(ctx context.Context, p page, a snapshotArguments) error {
 		r.page, r.snapshot = pageSnapshot, a.options()
 		return nil
 	}
-	text, err := p.Snapshot(ctx, a.options())
+	text, err := t.Snapshot(ctx, a.options())
 	if err != nil {
 		return err
 	}
 	return r.text(ctx, a.Filename, fenced("yaml", text), text)
 }
 
-func findText(ctx context.Context, r *reply, a struct{ Text, Regex, Filename string }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func findText(ctx context.Context, r *reply, t browse.Page, a struct{ Text, Regex, Filename string }) error {
 	is, err := searched(a.Text, a.Regex)
 	if err != nil {
 		return err
@@ -216,28 +162,8 @@ type waitArguments struct {
 	Text, TextGone, URL, Load, Function string
 }
 
-func waitFor(ctx context.Context, r *reply, a waitArguments) error {
-	if err := a.check(); err != nil {
-		return err
-	}
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	r.page = pageChanges
-	return r.awaits(ctx, t, a)
-}
-
-// awaiting is what waits: a page of Chromium, or of Firefox.
-type awaiting interface {
-	AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error
-	Address(ctx context.Context) string
-	IsLoaded(ctx context.Context, state string) (bool, error)
-	Holds(ctx context.Context, function string) (bool, error)
-}
-
 // check returns an error if there is nothing to wait for.
-func (a *waitArguments) check() error {
+func (a *waitArguments) check(*reply) error {
 	switch {
 	case *a == waitArguments{}:
 		return errors.New("one of time, text, textGone, url, load and function is needed")
@@ -247,8 +173,8 @@ func (a *waitArguments) check() error {
 	return cmp.Or(isTooLong(a.Text), isTooLong(a.TextGone))
 }
 
-// awaits waits for all that is asked for, one after the other.
-func (r *reply) awaits(ctx context.Context, t awaiting, a waitArguments) error {
+// waitFor waits for all that is asked for, one after the other.
+func waitFor(ctx context.Context, r *reply, t browse.Page, a waitArguments) error {
 	most := r.server.of(maxWait)
 	if a.Time != nil {
 		wait := time.Duration(min(*a.Time, most.Seconds()) * float64(time.Second))
@@ -313,7 +239,7 @@ func (r *reply) awaits(ctx context.Context, t awaiting, a waitArguments) error {
 const idleTime = 500 * time.Millisecond
 
 // awaitLoad waits until a page has come so far.
-func (r *reply) awaitLoad(ctx context.Context, t awaiting, state string, most time.Duration) error {
+func (r *reply) awaitLoad(ctx context.Context, t browse.Page, state string, most time.Duration) error {
 	var since time.Time
 	return poll(ctx, most, func() (bool, error) {
 		is, err := t.IsLoaded(ctx, state)
@@ -349,14 +275,8 @@ type tabsArguments struct {
 	Index              *float64
 }
 
-// labelled is what has tabs with labels: Chromium, or Firefox.
-type labelled interface {
-	Labels() []string
-	Label(index int, label string) error
-}
-
 // index is that of the tab that is meant; -1: the current one. Gives is that it is to get the label.
-func (a *tabsArguments) index(b labelled) (index int, gives bool, err error) {
+func (a *tabsArguments) index(b browse.Driver) (index int, gives bool, err error) {
 	switch index = -1; {
 	case a.Action == "new": // it is the current one then
 		return index, a.Label != "", nil
@@ -377,11 +297,7 @@ func (a *tabsArguments) index(b labelled) (index int, gives bool, err error) {
 	return index, false, nil
 }
 
-func tabs(ctx context.Context, r *reply, a tabsArguments) error {
-	b, err := r.reach(ctx)
-	if err != nil {
-		return err
-	}
+func tabs(ctx context.Context, r *reply, b browse.Driver, a tabsArguments) error {
 	index, gives, err := a.index(b)
 	if err != nil {
 		return err
@@ -425,19 +341,12 @@ func (r *reply) close(ctx context.Context, index int) error {
 	return err
 }
 
-func closePage(ctx context.Context, r *reply, _ none) error {
-	if _, err := r.reach(ctx); err != nil {
-		return err
-	}
+func closePage(ctx context.Context, r *reply, _ browse.Driver, _ none) error {
 	r.showTabs = true
 	return r.close(ctx, -1)
 }
 
-func savePDF(ctx context.Context, r *reply, a struct{ Filename string }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func savePDF(ctx context.Context, r *reply, t *browse.Tab, a struct{ Filename string }) error {
 	data, err := t.PDF(ctx)
 	if err != nil {
 		return err
@@ -454,12 +363,9 @@ func savePDF(ctx context.Context, r *reply, a struct{ Filename string }) error {
 	return err
 }
 
-func resize(ctx context.Context, r *reply, a struct{ Width, Height float64 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	if err = t.Resize(ctx, int(a.Width), int(a.Height)); err == nil {
+func resize(ctx context.Context, r *reply, t *browse.Tab, a struct{ Width, Height float64 }) error {
+	err := t.Resize(ctx, int(a.Width), int(a.Height))
+	if err == nil {
 		r.did("Set the viewport to %d×%d", int(a.Width), int(a.Height))
 	}
 	return err
@@ -469,11 +375,7 @@ func resize(ctx context.Context, r *reply, a struct{ Width, Height float64 }) er
 var mediaFeatures = map[string]string{"colorScheme": "prefers-color-scheme", "reducedMotion": "prefers-reduced-motion",
 	"forcedColors": "forced-colors", "contrast": "prefers-contrast"}
 
-func emulateMedia(ctx context.Context, r *reply, a map[string]*string) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func emulateMedia(ctx context.Context, r *reply, t *browse.Tab, a map[string]*string) error {
 	if len(a) == 0 {
 		return errors.New("nothing to emulate is given: media, colorScheme, reducedMotion, forcedColors or contrast")
 	}
@@ -491,7 +393,8 @@ func emulateMedia(ctx context.Context, r *reply, a map[string]*string) error {
 		}
 	}
 	slices.Sort(did)
-	if err = t.EmulateMedia(ctx); err == nil {
+	err := t.EmulateMedia(ctx)
+	if err == nil {
 		r.did("Emulates %v", did)
 	}
 	return err

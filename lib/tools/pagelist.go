@@ -89,9 +89,9 @@ func keyOf(p *browse.PageTool) pageKey { return pageKey{p.Of, p.Name} }
 // asked now.
 func (s *Server) listPage(ctx context.Context) (all []json.RawMessage, err error) {
 	s.mu.Lock()
-	b := s.browser
+	b, ok := s.browser.(*browse.Browser)
 	s.mu.Unlock()
-	if b == nil {
+	if !ok {
 		return nil, nil
 	}
 	t, _ := b.Shown()
@@ -143,11 +143,7 @@ func (s *Server) listedTool(name string) *tool {
 	if !s.ListPageTools || !strings.HasPrefix(name, PagePrefix) {
 		return nil
 	}
-	return &tool{Name: name, Do: func(ctx context.Context, r *reply, args json.RawMessage) error {
-		t, err := r.act(ctx)
-		if err != nil {
-			return err
-		}
+	return &tool{Name: name, Do: onPage(func(ctx context.Context, r *reply, t *browse.Tab, args json.RawMessage) error {
 		s.mu.Lock()
 		key := s.pages.keys[name]
 		s.mu.Unlock()
@@ -165,7 +161,7 @@ func (s *Server) listedTool(name string) *tool {
 				"that is open", name)
 		}
 		return fmt.Errorf("%s. tools/list has those that it has", goneTool(name, key.of))
-	}}
+	})}
 }
 
 // Times between two notifications that a page has other tools. A page may change them for ever.

@@ -42,11 +42,11 @@ type namedTools struct {
 // toolsLine names the tools of a page, "" if they are those that were named last.
 func (r *reply) toolsLine(ctx context.Context, t *browse.Tab) string {
 	s := r.server
-	if !s.has(pageToolsCall) || t.HasDialog() {
+	if !s.has(pageToolsCall) || t.Dialog() != "" {
 		return ""
 	}
 	was := s.named
-	_, state := r.browser.Shown()
+	_, state := t.Browser().Shown()
 	if state == was.state {
 		return ""
 	}
@@ -115,11 +115,7 @@ func argumentWords(p browse.PageTool) (names []string) {
 	return names
 }
 
-func pageTools(ctx context.Context, r *reply, _ none) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func pageTools(ctx context.Context, r *reply, t *browse.Tab, _ none) error {
 	all, err := t.PageTools(ctx)
 	if err != nil {
 		return err
@@ -155,15 +151,11 @@ func pageTools(ctx context.Context, r *reply, _ none) error {
 	return nil
 }
 
-func pageTool(ctx context.Context, r *reply, a struct {
+func pageTool(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Name, Frame string
 	Arguments   json.RawMessage
 	Cancel      bool
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
 	all, err := t.PageTools(ctx)
 	if err != nil {
 		return err

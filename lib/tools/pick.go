@@ -13,13 +13,9 @@ import (
 // errHeadless is the error of a browser that nobody can see.
 var errHeadless = errors.New("the browser is headless, and a person sees no window of it: bmcp --no-headless shows one")
 
-func selectElement(ctx context.Context, r *reply, a struct{ Timeout *float64 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func selectElement(ctx context.Context, r *reply, t *browse.Tab, a struct{ Timeout *float64 }) error {
 	var version struct{ Product, UserAgent string }
-	if err := r.browser.Call(ctx, "Browser.getVersion", nil, &version); err != nil {
+	if err := t.Browser().Call(ctx, "Browser.getVersion", nil, &version); err != nil {
 		return err
 	}
 	headless := strings.Contains(version.Product+version.UserAgent, "Headless")

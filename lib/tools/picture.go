@@ -25,12 +25,6 @@ type screenshotArguments struct {
 	Threshold           *float64
 }
 
-// picturing is what takes pictures: a page of Chromium, or Firefox.
-type picturing interface {
-	page
-	Screenshot(ctx context.Context, o browse.ScreenshotOptions) (browse.Screenshot, error)
-}
-
 // lastPicture is the picture that a result had last.
 type lastPicture struct {
 	of   string // the tab, and what of it
@@ -39,17 +33,6 @@ type lastPicture struct {
 
 // maxPicture is how large a picture is that is kept to compare the next one with.
 const maxPicture = 4 << 20
-
-func screenshot(ctx context.Context, r *reply, a screenshotArguments) error {
-	if err := a.check(r); err != nil {
-		return err
-	}
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
-	return r.picture(ctx, t, a)
-}
 
 // check returns an error if no such picture can be taken.
 func (a *screenshotArguments) check(r *reply) error {
@@ -69,8 +52,8 @@ func (a *screenshotArguments) check(r *reply) error {
 	return nil
 }
 
-// picture takes a picture, and saves it in a file, or sends it if that has no name.
-func (r *reply) picture(ctx context.Context, t picturing, a screenshotArguments) error {
+// screenshot takes a picture, and saves it in a file, or sends it if that has no name.
+func screenshot(ctx context.Context, r *reply, t browse.Page, a screenshotArguments) error {
 	tab, _, _ := strings.Cut(t.Document(), " ")
 	s, err := t.Screenshot(ctx, browse.ScreenshotOptions{Type: a.Type, Target: a.Target, FullPage: a.FullPage,
 		Device: a.Scale == "device", Model: a.Filename == "" && !r.form.Value, Annotate: a.Annotate})

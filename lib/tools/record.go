@@ -16,14 +16,10 @@ import (
 // levels are the levels of the console, the most severe first.
 var levels = []string{"error", "warning", "info", "debug"}
 
-func console(ctx context.Context, r *reply, a struct {
+func console(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Level, Filename string
 	All             bool
 }) error {
-	t, err := r.use(ctx)
-	if err != nil {
-		return err
-	}
 	most := slices.Index(levels, "info")
 	if a.Level != "" {
 		most = slices.Index(levels, a.Level)
@@ -85,26 +81,20 @@ func isStatic(q browse.Request) bool {
 	return q.Failure == "" && q.Status < 400 && !slices.Contains(dynamic, q.Type)
 }
 
-func networkRequests(ctx context.Context, r *reply, a struct {
+func networkRequests(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Static           bool
 	Filter, Filename string
 }) error {
-	t, err := r.use(ctx)
+	filter, err := regexp.Compile(a.Filter)
 	if err != nil {
-		return err
-	}
-	var filter *regexp.Regexp
-	if a.Filter != "" {
-		if filter, err = regexp.Compile(a.Filter); err != nil {
-			return fmt.Errorf("filter is not a regular expression: %w", err)
-		}
+		return fmt.Errorf("filter is not a regular expression: %w", err)
 	}
 	var lines []string
 	rows := []requestRow{}
 	hidden := 0
 	for i, q := range t.Requests() {
 		switch {
-		case filter != nil && !filter.MatchString(q.URL):
+		case !filter.MatchString(q.URL):
 			continue
 		case !a.Static && isStatic(q):
 			hidden++
@@ -153,14 +143,10 @@ func outcome(q browse.Request) string {
 	return fmt.Sprintf("[%d] %s", q.Status, words)
 }
 
-func networkRequest(ctx context.Context, r *reply, a struct {
+func networkRequest(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Index          float64
 	Part, Filename string
 }) error {
-	t, err := r.use(ctx)
-	if err != nil {
-		return err
-	}
 	all := t.Requests()
 	if int(a.Index) > len(all) {
 		return fmt.Errorf("there is no request %d: there are %d", int(a.Index), len(all))

@@ -15,7 +15,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"btools/lib/browse"
-	"btools/lib/browse/firefox"
 	"btools/lib/results"
 )
 
@@ -27,15 +26,14 @@ func failed(err error) *mcp.CallToolResult {
 type reply struct {
 	server  *Server
 	form    results.Form
-	browser *browse.Browser // nil: the tool needed none
-	tab     *browse.Tab
-	firefox *firefox.Browser
-	before  *browse.Before // when the call began; nil: nothing that it causes is told of
-	since   []string       // what has happened between the last call and this one
-	was     *browse.Before // the page as the agent knew it before; nil: it knew none
-	began   *browse.Before // when the browser was reached; nil: it had no tab
-	left    *browse.Before // the page as the agent knows it by this call
-	told    *toldTools     // of pages, when the call came
+	browser browse.Driver // nil: the tool needed none
+	tab     browse.Page
+	before  browse.Moment // when the call began; nil: nothing that it causes is told of
+	since   []string      // what has happened between the last call and this one
+	was     browse.Moment // the page as the agent knew it before; nil: it knew none
+	began   browse.Moment // when the browser was reached; nil: it had no tab
+	left    browse.Moment // the page as the agent knows it by this call
+	told    *toldTools    // of pages, when the call came
 
 	value      *string // the result alone; nil: the results say what it is
 	returns    string  // what a script has returned, or the rows of a list, in JSON
@@ -76,9 +74,6 @@ func (r *reply) did(format string, args ...any) {
 	r.actions = append(r.actions, "- "+fmt.Sprintf(format, args...))
 }
 
-func (r *reply) didOpenTab(i int)        { r.did("Opened tab %d: browser_tabs selects it", i) }
-func (r *reply) didDownload(name string) { r.did("Began to download %s", clipped(name, maxTitle)) }
-
 // quote adds text of a page to the result, which it is alone.
 func (r *reply) quote(kind, text string) {
 	r.say("%s", fenced(kind, text))
@@ -98,20 +93,23 @@ func (r *reply) data(data []byte, mime, url string) {
 }
 
 // reach connects to the browser.
-func (r *reply) reach(ctx context.Context) (b *browse.Browser, err error) {
+func (r *reply) reach(ctx context.Context) (b browse.Driver, err error) {
 	if b, err = r.server.connect(ctx); err != nil {
 		return nil, err
 	}
-	r.browser, r.left = b, b.Left()
-	r.began = r.left
+	r.browser, r.began = b, b.Left()
+	r.left = r.began
 	if left := r.server.left; left != nil && left.Is(b) {
-		r.was, r.since = left, left.Events()
+		c := left.Since()
+		if r.was, r.since = left, c.Events; !c.Known {
+			r.left = left
+		}
 	}
 	return b, nil
 }
 
 // use connects to the browser and returns the current tab.
-func (r *reply) use(ctx context.Context) (*browse.Tab, error) {
+func (r *reply) use(ctx context.Context) (browse.Page, error) {
 	b, err := r.reach(ctx)
 	if err != nil {
 		return nil, err
@@ -127,17 +125,24 @@ func (r *reply) use(ctx context.Context) (*browse.Tab, error) {
 var errModal = errors.New("a dialog is open, which stops the page: call browser_handle_dialog first")
 
 // act is use for a tool that cannot work while a dialog is open.
-func (r *reply) act(ctx context.Context) (*browse.Tab, error) {
+func (r *reply) act(ctx context.Context) (browse.Page, error) {
 	t, err := r.use(ctx)
-	if err == nil && t.HasDialog() {
+	if err == nil && t.Dialog() != "" {
 		r.page = pageState
 		return nil, errModal
 	}
 	return t, err
 }
 
+// work is act for a tool whose effect may last.
+func (r *reply) work(ctx context.Context) (browse.Page, error) {
+	t, err := r.act(ctx)
+	r.acts = err == nil
+	return t, err
+}
+
 // touch is act for a tool that does something to whatever has the focus or is at a point.
-func (r *reply) touch(ctx context.Context) (*browse.Tab, error) {
+func (r *reply) touch(ctx context.Context) (browse.Page, error) {
 	t, err := r.act(ctx)
 	if err == nil {
 		t.CatchUp()
@@ -151,8 +156,6 @@ func (r *reply) touch(ctx context.Context) (*browse.Tab, error) {
 // strayed returns why what the agent has learnt of a page is not used on the one that is open, nil if it is.
 func (r *reply) strayed() error {
 	switch {
-	case r.firefox != nil:
-		return r.firefox.Strayed(r.server.leftFirefox)
 	case r.tab == nil:
 		return nil
 	case r.was != nil:
@@ -189,24 +192,15 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	if err != nil {
 		section("Error", errorText(err))
 	} else if r.acts && r.tab != nil {
-		r.tab.Rest(ctx, r.before)
+		r.before.Rest(ctx)
 	}
 	tabs := r.tabs(ctx)
-	if r.firefox != nil && r.showTabs {
-		r.results = append(r.results, r.firefoxTabs(ctx)...)
-	}
 	if r.browser != nil {
 		if r.acts || r.showTabs || r.page != noPage {
 			r.left = r.browser.Left()
 		}
 		r.server.left = r.left
 		err = errors.Join(err, r.view(ctx, err, into(&page)))
-	}
-	if r.firefox != nil {
-		err = errors.Join(err, r.viewFirefox(ctx, err, into(&page)))
-		if r.page != noPage || r.showTabs {
-			r.server.leftFirefox = r.firefox.At()
-		}
 	}
 	section("Result", r.results...)
 	if r.inShell() {
@@ -217,8 +211,8 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 	b.WriteString(page.String())
 	out := &mcp.CallToolResult{StructuredContent: r.structured, IsError: err != nil}
 	meta := map[string]any{}
-	if r.browser != nil && r.server.HTTPURL != "" {
-		meta[results.MetaBegun] = r.browser.Downloads()
+	if b, ok := r.browser.(*browse.Browser); ok && r.server.HTTPURL != "" {
+		meta[results.MetaBegun] = b.Downloads()
 	}
 	if r.form.Value && err == nil {
 		meta[results.MetaValue] = r.valueAlone()
@@ -264,26 +258,27 @@ func (r *reply) tabs(ctx context.Context) []string {
 	if r.browser == nil {
 		return nil
 	}
-	opens := r.before != nil && r.before.Opens()
+	var caused browse.Changes
+	if r.before != nil {
+		caused = r.before.Since()
+	}
 	var all []browse.TabState
-	if r.showTabs || (opens || r.page >= pageChanges && !r.inShell()) && r.browser.Count() > 1 {
+	if r.showTabs || (caused.Opens || r.page >= pageChanges && !r.inShell()) && r.browser.Count() > 1 {
 		all = r.browser.Tabs(ctx)
 	}
 	for i, t := range all {
-		if opens && r.before.IsNew(t) {
-			r.didOpenTab(i)
+		if caused.Opens && t.Number > caused.Tabs && !t.Current { // that one the call itself has opened
+			r.did("Opened tab %d: browser_tabs selects it", i)
 		}
 	}
 	if r.began != nil {
-		for _, url := range r.began.Vanished() {
+		for _, url := range r.began.Since().Vanished {
 			r.did("Not by this call: the tab of %s was closed, by its page, or as one of more than --tab-limit of "+
 				"bmcp allows", address(url))
 		}
 	}
-	if r.before != nil {
-		for _, name := range r.before.Files() {
-			r.didDownload(name)
-		}
+	for _, name := range caused.Files {
+		r.did("Began to download %s", clipped(name, maxTitle))
 	}
 	if r.showTabs { // they are the result
 		r.results = append(r.results, tabLines(all)...)
@@ -318,7 +313,7 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	// waits, as with it our scripts come into a new document.
 	var d delta
 	var unseen error
-	shows := r.showsSnapshot() && err == nil && !t.HasDialog()
+	shows := r.showsSnapshot() && err == nil && t.Dialog() == ""
 	if shows {
 		d, unseen = r.look(ctx, t)
 	}
@@ -341,9 +336,15 @@ func (r *reply) view(ctx context.Context, err error, section func(string, ...str
 	if state.Errors+state.Warnings > 0 {
 		lines = append(lines, fmt.Sprintf("- Console: %d errors, %d warnings", state.Errors, state.Warnings))
 	}
-	isNew := r.sayPage(section, t.Document(), append(lines, r.toolsLine(ctx, t)))
-	section("Page tools", r.lateAnswers(t)...)
-	section("Events", errorLines(t.NewErrors())...)
+	chrome, isChrome := t.(*browse.Tab)
+	if isChrome {
+		lines = append(lines, r.toolsLine(ctx, chrome))
+	}
+	isNew := r.sayPage(section, t.Document(), lines)
+	if isChrome {
+		section("Page tools", r.lateAnswers(chrome)...)
+		section("Events", errorLines(chrome.NewErrors())...)
+	}
 	var modals []string
 	for _, m := range t.Modals() {
 		modals = append(modals, "- "+oneLine(m))

@@ -26,6 +26,7 @@ import (
 	"btools/lib/schema"
 	"btools/lib/secrets"
 	"btools/lib/spell"
+	"btools/lib/wait"
 )
 
 // Options configure a server.
@@ -74,16 +75,13 @@ type Server struct {
 	Options
 	out *jsonrpc.Writer
 
-	turn  chan struct{}  // has one element: the right to use the page
-	left  *browse.Before // with the page, when the last call ended; nil: there was none
-	named namedTools     // by the results until now; who uses the page has it
+	turn  chan struct{} // has one element: the right to use the page
+	left  browse.Moment // of the page as the agent knows it by the last call; nil: it knows none
+	named namedTools    // by the results until now; who uses the page has it
 	told  atomic.Pointer[toldTools]
 	aside chan struct{} // has as many as there are hidden pages
 	dial  chan struct{} // has one while the browser is connected to
 	life  context.Context
-
-	firefox     *firefox.Browser // nil: not connected; who connects has the right to use it
-	leftFirefox firefox.At       // as the last result has shown it; who uses the page has it
 
 	// Who uses the page has these.
 	shown    []shown // the latest last
@@ -91,7 +89,7 @@ type Server struct {
 	toldPage []string // what results say of the page, after the name of the document
 
 	mu      sync.Mutex
-	browser *browse.Browser // nil: not connected
+	browser browse.Driver // nil: not connected
 	pages   listedTools
 	calls   map[string]context.CancelFunc
 	canList bool              // the host lists its roots
@@ -144,12 +142,6 @@ func (s *Server) close() {
 			b.CloseOpened()
 		}
 		b.Close()
-	}
-	if s.firefox != nil {
-		if s.Guest != nil {
-			s.firefox.CloseOpened()
-		}
-		s.firefox.Close()
 	}
 	<-s.out.Close()
 }
@@ -377,11 +369,9 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	defer cancel()
 	run, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout), late)
 	defer cancel()
-	do := t.Do
-	if s.BiDi != "" {
-		if do = onFirefox[t.Name]; do == nil {
-			return failed(notOnFirefox(t.Name))
-		}
+	if s.BiDi != "" && !t.Do.any {
+		return failed(fmt.Errorf("%s needs a browser based on Chromium, and this one is Firefox, which has %s", t.Name,
+			strings.Join(onFirefox(), ", ")))
 	}
 	if t.Effect != reads {
 		run = browse.Knowing(run, r.strayed)
@@ -389,7 +379,7 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	if s.Secrets != nil {
 		run = browse.Resolving(run, s.Secrets.Resolve)
 	}
-	err = do(run, r, args)
+	err = t.Do.run(run, r, args)
 	if errors.Is(err, late) && !r.answers() {
 		err = fmt.Errorf("%w: the browser does not answer", late)
 	}
@@ -433,44 +423,75 @@ func accept(t *tool, args json.RawMessage, choosing []string) (json.RawMessage, 
 
 // answers reports whether the browser that a call used answers.
 func (r *reply) answers() bool {
-	return r.firefox != nil && r.firefox.Answers() || r.browser != nil && r.browser.Answers()
+	return r.browser != nil && r.browser.Answers()
 }
 
-// connect returns the browser. It connects at the first call that needs it, and again
-// when the connection has ended.
-func (s *Server) connect(ctx context.Context) (*browse.Browser, error) {
+// openBound is how long a Firefox may take to make a session: one that is just starting on a busy machine takes longer
+// than a call waits.
+const openBound = time.Minute
+
+// connect returns the browser. It connects at the first call that needs it, and again when the connection has ended.
+func (s *Server) connect(ctx context.Context) (b browse.Driver, err error) {
 	select {
 	case s.dial <- struct{}{}:
-		defer func() { <-s.dial }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	s.mu.Lock()
-	b := s.browser
+	before := s.browser
 	s.mu.Unlock()
-	if b != nil {
-		select {
-		case <-b.Gone():
-		default:
-			return b, nil
-		}
+	if before != nil && !wait.Closed(before.Gone()) {
+		<-s.dial
+		return before, nil
 	}
-	before := b
+	opened := make(chan struct{})
+	s.work.Go(func() {
+		defer close(opened)
+		defer func() { <-s.dial }()
+		if b, err = s.open(ctx, before); err != nil {
+			return
+		}
+		if !s.AllFiles {
+			b.GuardFiles(s.refusesFile)
+		}
+		s.mu.Lock()
+		s.browser = b
+		s.mu.Unlock()
+	})
+	select {
+	case <-opened:
+		return b, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// open connects to the browser; before is its earlier connection, nil if there was none. A call that ends meanwhile
+// leaves the connection to a Firefox to the next one: a session that is made and not used would keep the browser from
+// everybody.
+func (s *Server) open(ctx context.Context, before browse.Driver) (browse.Driver, error) {
+	if s.BiDi != "" {
+		ctx, cancel := context.WithTimeout(s.life, openBound)
+		defer cancel()
+		was, _ := before.(*firefox.Browser)
+		return firefox.Open(ctx, s.BiDi, s.Second, was)
+	}
 	b, err := browse.Open(ctx, s.Endpoint, s.Second)
 	if err != nil {
 		return nil, err
 	}
-	if s.Guest != nil {
-		b.TellOpened(before, s.Guest)
+	if was, _ := before.(*browse.Browser); s.Guest != nil {
+		b.TellOpened(was, s.Guest)
 	}
-	if !s.AllFiles {
-		b.GuardFiles(s.refusesFile)
-	}
-	s.mu.Lock()
-	s.browser = b
-	s.mu.Unlock()
 	if s.ListPageTools {
 		s.work.Go(func() { s.watchTools(b) })
 	}
 	return b, nil
+}
+
+// chromium is connect for a tool that only a browser of Chromium has.
+func (s *Server) chromium(ctx context.Context) (*browse.Browser, error) {
+	b, err := s.connect(ctx)
+	c, _ := b.(*browse.Browser)
+	return c, err
 }

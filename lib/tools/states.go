@@ -54,7 +54,7 @@ func (r *reply) loadState(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	b, err := r.server.connect(ctx)
+	b, err := r.server.chromium(ctx)
 	if err != nil {
 		return err
 	}

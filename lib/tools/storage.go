@@ -14,11 +14,8 @@ import (
 	"btools/lib/spell"
 )
 
-func cookieList(ctx context.Context, r *reply, a struct{ Domain, Path string }) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
-	all, err := r.browser.Cookies(ctx)
+func cookieList(ctx context.Context, r *reply, t *browse.Tab, a struct{ Domain, Path string }) error {
+	all, err := t.Browser().Cookies(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,11 +53,8 @@ func (r *reply) entries(lines []string, none string) {
 	r.say("%s", fenced("", strings.Join(lines, "\n")))
 }
 
-func cookieGet(ctx context.Context, r *reply, a struct{ Name string }) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
-	all, err := r.browser.Cookies(ctx)
+func cookieGet(ctx context.Context, r *reply, t *browse.Tab, a struct{ Name string }) error {
+	all, err := t.Browser().Cookies(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,15 +78,11 @@ func cookieGet(ctx context.Context, r *reply, a struct{ Name string }) error {
 	return nil
 }
 
-func cookieSet(ctx context.Context, r *reply, a struct {
+func cookieSet(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Name, Value, Domain, Path, SameSite string
 	Expires                             *float64
 	HTTPOnly, Secure                    bool
 }) error {
-	t, err := r.use(ctx)
-	if err != nil {
-		return err
-	}
 	c := logins.Cookie{Name: a.Name, Value: a.Value, Domain: a.Domain, Path: a.Path, Expires: -1,
 		HTTPOnly: a.HTTPOnly, Secure: a.Secure, SameSite: a.SameSite}
 	if a.Expires != nil {
@@ -113,17 +103,14 @@ func cookieSet(ctx context.Context, r *reply, a struct {
 	if c.Domain == "" {
 		return errors.New("domain is missing: the page has no host whose cookie it could be")
 	}
-	if err = r.browser.SetCookie(ctx, c); err == nil {
+	err := t.Browser().SetCookie(ctx, c)
+	if err == nil {
 		r.did("Set the cookie %s of %s", c.Name, c.Domain)
 	}
 	return err
 }
 
-func cookieDelete(ctx context.Context, r *reply, a struct{ Name string }) error {
-	t, err := r.use(ctx)
-	if err != nil {
-		return err
-	}
+func cookieDelete(ctx context.Context, r *reply, t *browse.Tab, a struct{ Name string }) error {
 	n, err := t.DeleteCookies(ctx, a.Name)
 	switch {
 	case err != nil:
@@ -136,11 +123,8 @@ func cookieDelete(ctx context.Context, r *reply, a struct{ Name string }) error 
 	return nil
 }
 
-func cookieClear(ctx context.Context, r *reply, _ none) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
-	err := r.browser.ClearCookies(ctx)
+func cookieClear(ctx context.Context, r *reply, t *browse.Tab, _ none) error {
+	err := t.Browser().ClearCookies(ctx)
 	if err == nil {
 		r.did("Removed all cookies")
 	}
@@ -150,8 +134,8 @@ func cookieClear(ctx context.Context, r *reply, _ none) error {
 // webStorage are the tools for localStorage or sessionStorage.
 type webStorage string
 
-func (kind webStorage) list(ctx context.Context, r *reply, _ none) error {
-	all, err := kind.items(ctx, r)
+func (kind webStorage) list(ctx context.Context, r *reply, t *browse.Tab, _ none) error {
+	all, err := t.Items(ctx, string(kind))
 	var lines []string
 	for _, i := range all {
 		lines = append(lines, i.Key+"="+i.Value)
@@ -162,16 +146,8 @@ func (kind webStorage) list(ctx context.Context, r *reply, _ none) error {
 	return err
 }
 
-func (kind webStorage) items(ctx context.Context, r *reply) ([]browse.Item, error) {
-	t, err := r.act(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return t.Items(ctx, string(kind))
-}
-
-func (kind webStorage) get(ctx context.Context, r *reply, a struct{ Key string }) error {
-	all, err := kind.items(ctx, r)
+func (kind webStorage) get(ctx context.Context, r *reply, t *browse.Tab, a struct{ Key string }) error {
+	all, err := t.Items(ctx, string(kind))
 	if err != nil {
 		return err
 	}
@@ -187,23 +163,19 @@ func (kind webStorage) get(ctx context.Context, r *reply, a struct{ Key string }
 	return nil
 }
 
-func (kind webStorage) set(ctx context.Context, r *reply, a struct{ Key, Value string }) error {
-	return kind.change(ctx, r, &a.Key, &a.Value, "Set "+a.Key+" in the "+string(kind))
+func (kind webStorage) set(ctx context.Context, r *reply, t *browse.Tab, a struct{ Key, Value string }) error {
+	return kind.change(ctx, r, t, &a.Key, &a.Value, "Set "+a.Key+" in the "+string(kind))
 }
 
-func (kind webStorage) remove(ctx context.Context, r *reply, a struct{ Key string }) error {
-	return kind.change(ctx, r, &a.Key, nil, "Removed "+a.Key+" from the "+string(kind))
+func (kind webStorage) remove(ctx context.Context, r *reply, t *browse.Tab, a struct{ Key string }) error {
+	return kind.change(ctx, r, t, &a.Key, nil, "Removed "+a.Key+" from the "+string(kind))
 }
 
-func (kind webStorage) clear(ctx context.Context, r *reply, _ none) error {
-	return kind.change(ctx, r, nil, nil, "Removed all of the "+string(kind))
+func (kind webStorage) clear(ctx context.Context, r *reply, t *browse.Tab, _ none) error {
+	return kind.change(ctx, r, t, nil, nil, "Removed all of the "+string(kind))
 }
 
-func (kind webStorage) change(ctx context.Context, r *reply, key, value *string, did string) error {
-	t, err := r.touch(ctx)
-	if err != nil {
-		return err
-	}
+func (kind webStorage) change(ctx context.Context, r *reply, t *browse.Tab, key, value *string, did string) error {
 	had, err := t.SetItem(ctx, string(kind), key, value)
 	switch {
 	case err != nil:
@@ -216,11 +188,8 @@ func (kind webStorage) change(ctx context.Context, r *reply, key, value *string,
 	return nil
 }
 
-func storageState(ctx context.Context, r *reply, a struct{ Filename string }) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
-	state, lost, err := r.browser.State(ctx)
+func storageState(ctx context.Context, r *reply, t *browse.Tab, a struct{ Filename string }) error {
+	state, lost, err := t.Browser().State(ctx)
 	if err != nil {
 		return err
 	}
@@ -240,10 +209,7 @@ func storageState(ctx context.Context, r *reply, a struct{ Filename string }) er
 	return nil
 }
 
-func setStorageState(ctx context.Context, r *reply, a struct{ Filename string }) error {
-	if _, err := r.use(ctx); err != nil {
-		return err
-	}
+func setStorageState(ctx context.Context, r *reply, t *browse.Tab, a struct{ Filename string }) error {
 	paths, err := r.readable(ctx, []string{a.Filename})
 	if err != nil {
 		return err
@@ -256,7 +222,7 @@ func setStorageState(ctx context.Context, r *reply, a struct{ Filename string })
 	if err != nil {
 		return fmt.Errorf("%s is not a storage state: %w", a.Filename, err)
 	}
-	refused, err := r.browser.SetState(ctx, state)
+	refused, err := t.Browser().SetState(ctx, state)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func straySite(t *testing.T) (url string, leave chan<- struct{}, came <-chan str
 
 // checkStrays checks that what an agent has learnt of a page does nothing on another one to which that has gone by
 // itself, until the agent has been told. Only are the tools that there are, nil: all.
-func checkStrays(h *host, only map[string]runner) {
+func checkStrays(h *host, only []string) {
 	h.t.Helper()
 	site, leave, came := straySite(h.t)
 	open := func(path string) { h.wants(false, path, "browser_navigate", `{"url":`+quoted(site+path)+`}`) }

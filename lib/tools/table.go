@@ -9,13 +9,17 @@ import (
 	"sync"
 
 	"btools/lib/agent/agenttool"
+	"btools/lib/browse"
 )
 
 // tool is one line of the table.
 type tool = agenttool.Tool[runner]
 
-// runner runs a tool with arguments that have been checked.
-type runner func(ctx context.Context, r *reply, args json.RawMessage) error
+// runner runs a tool, with arguments that have been checked.
+type runner struct {
+	run func(ctx context.Context, r *reply, args json.RawMessage) error
+	any bool // on Firefox, too
+}
 
 const (
 	reads    = agenttool.Reads
@@ -29,15 +33,67 @@ const (
 //go:embed schemas/*.json
 var schemas embed.FS
 
-// with returns a runner that decodes the arguments of a tool's function.
+// with returns the runner of a tool that needs no page, and decodes its arguments.
 func with[T any](f func(ctx context.Context, r *reply, args T) error) runner {
-	return func(ctx context.Context, r *reply, raw json.RawMessage) error {
+	return runner{run: func(ctx context.Context, r *reply, raw json.RawMessage) error {
 		var args T
 		if err := json.Unmarshal(raw, &args); err != nil {
 			return err
 		}
+		if c, ok := any(&args).(interface{ check(*reply) error }); ok {
+			if err := c.check(r); err != nil {
+				return err
+			}
+		}
 		return f(ctx, r, args)
+	}}
+}
+
+// on returns the runner of a tool for what get reaches; its result shows view of the page. A tool for a browse.Page or
+// a browse.Driver is one for each browser, others are for Chromium.
+func on[P, Q, T any](get func(*reply, context.Context) (Q, error), view pageView,
+	f func(ctx context.Context, r *reply, p P, args T) error) runner {
+	do := with(func(ctx context.Context, r *reply, args T) error {
+		p, err := get(r, ctx)
+		if err != nil {
+			return err
+		}
+		r.page = view
+		return f(ctx, r, any(p).(P), args)
+	})
+	do.any = any(*new(P)) == nil // an interface
+	return do
+}
+
+// onPage returns the runner of a tool that cannot work while a dialog is open.
+func onPage[P browse.Page, T any](f func(ctx context.Context, r *reply, p P, args T) error) runner {
+	return on((*reply).act, noPage, f)
+}
+
+// changes is onPage for a tool whose result shows what has changed.
+func changes[P browse.Page, T any](f func(ctx context.Context, r *reply, p P, args T) error) runner {
+	return on((*reply).act, pageChanges, f)
+}
+
+// works is changes for a tool whose effect may last.
+func works[P browse.Page, T any](f func(ctx context.Context, r *reply, p P, args T) error) runner {
+	return on((*reply).work, pageChanges, f)
+}
+
+// uses is onPage for a tool that works while a dialog is open.
+func uses[P browse.Page, T any](f func(ctx context.Context, r *reply, p P, args T) error) runner {
+	return on((*reply).use, noPage, f)
+}
+
+// onFirefox are the names of the tools that drive Firefox, too.
+func onFirefox() (names []string) {
+	for _, t := range table() {
+		if t.Do.any {
+			names = append(names, t.Name)
+		}
 	}
+	slices.Sort(names)
+	return names
 }
 
 // prepared returns the table with the schemas of its tools, which are read when the
@@ -70,15 +126,15 @@ func (kind webStorage) tools() []tool {
 	name, is := "browser_"+strings.ToLower(string(kind))+"_", string(kind)
 	return []tool{
 		{Name: name + "list", Title: "List " + is, About: "The " + is + " of the page",
-			Group: "storage", Do: with(kind.list)},
+			Group: "storage", Do: onPage(kind.list)},
 		{Name: name + "get", Title: "Get of " + is, About: "An item of the " + is + " of the page",
-			Group: "storage", Do: with(kind.get)},
+			Group: "storage", Do: onPage(kind.get)},
 		{Name: name + "set", Title: "Set in " + is, About: "Set an item of the " + is + " of the page",
-			Effect: destroys, Group: "storage", Do: with(kind.set)},
+			Effect: destroys, Group: "storage", Do: on((*reply).touch, noPage, kind.set)},
 		{Name: name + "delete", Title: "Remove from " + is, About: "Remove an item of the " + is + " of the page",
-			Effect: destroys, Group: "storage", Do: with(kind.remove)},
+			Effect: destroys, Group: "storage", Do: on((*reply).touch, noPage, kind.remove)},
 		{Name: name + "clear", Title: "Clear " + is, About: "Remove all of the " + is + " of the page",
-			Effect: destroys, Group: "storage", Do: with(kind.clear)},
+			Effect: destroys, Group: "storage", Do: on((*reply).touch, noPage, kind.clear)},
 	}
 }
 
@@ -86,67 +142,67 @@ func (kind webStorage) tools() []tool {
 func first() []tool {
 	return []tool{
 		{Name: "browser_navigate", Title: "Navigate", About: "Open a URL in the current tab", Effect: acts,
-			Do: with(navigate)},
+			Do: changes(navigate)},
 		{Name: "browser_navigate_back", Title: "Go back", About: "Go back in the history", Effect: acts,
-			Do: leaves(back)},
+			Do: changes(back)},
 		{Name: "browser_navigate_forward", Title: "Go forward", About: "Go forward in the history", Effect: acts,
-			Extra: true, Do: leaves(forward)},
+			Extra: true, Do: changes(forward)},
 		{Name: "browser_reload", Title: "Reload", About: "Load the page again", Effect: acts, Extra: true,
-			Do: leaves(reload)},
+			Do: changes(reload)},
 		{Name: "browser_scroll", Title: "Scroll", About: "Scroll the page, or to an element", Effect: acts, Extra: true,
-			Do: with(scroll)},
+			Do: works(scroll)},
 		{Name: "browser_snapshot", Title: "Page snapshot",
 			About: "The accessibility tree of the page with a ref for each element. Better than a screenshot",
-			Do:    with(snapshot)},
+			Do:    onPage(snapshot)},
 		{Name: "browser_find", Title: "Find in page",
 			About: "The lines of the snapshot that have a text, with their surroundings. Cheaper than a snapshot",
-			Do:    with(findText)},
-		{Name: "browser_click", Title: "Click", About: "Click an element", Effect: destroys, Do: with(click)},
+			Do:    onPage(findText)},
+		{Name: "browser_click", Title: "Click", About: "Click an element", Effect: destroys, Do: works(click)},
 		{Name: "browser_hover", Title: "Hover", About: "Move the mouse over an element", Effect: acts,
-			Do: with(hover)},
+			Do: works(hover)},
 		{Name: "browser_type", Title: "Type text", About: "Replace the text of an editable element",
-			Effect: destroys, Do: with(typeText)},
+			Effect: destroys, Do: works(typeText)},
 		{Name: "browser_fill_form", Title: "Fill form", About: "Fill several form fields", Effect: destroys,
-			Do: with(fillForm)},
+			Do: works(fillForm)},
 		{Name: "browser_select_option", Title: "Select option", About: "Choose options of a select",
-			Effect: destroys, Do: with(selectOption)},
+			Effect: destroys, Do: works(selectOption)},
 		{Name: "browser_press_key", Title: "Press key", About: "Press a key or a combination", Effect: destroys,
-			Do: with(pressKey)},
+			Do: on((*reply).touch, pageChanges, pressKey)},
 		{Name: "browser_drag", Title: "Drag", About: "Drag an element onto another one", Effect: destroys,
-			Do: with(drag)},
+			Do: works(drag)},
 		{Name: "browser_drop", Title: "Drop", About: "Drop files or data from outside the page onto an element",
-			Effect: destroys, Do: with(drop)},
+			Effect: destroys, Do: onPage(drop)},
 		{Name: "browser_file_upload", Title: "Upload files",
-			About: "Give the open file chooser files; without paths, cancel it", Effect: destroys, Do: with(upload)},
+			About: "Give the open file chooser files; without paths, cancel it", Effect: destroys, Do: onPage(upload)},
 		{Name: "browser_handle_dialog", Title: "Handle dialog", About: "Accept or dismiss the open dialog",
-			Effect: destroys, Do: with(handleDialog)},
+			Effect: destroys, Do: uses(handleDialog)},
 		{Name: "browser_evaluate", Title: "Evaluate JavaScript",
 			About: "Call a JavaScript function in the page, with the element if a target is given", Effect: destroys,
-			Do: with(evaluate)},
+			Do: onPage(evaluate)},
 		{Name: pageToolsList, Title: "Page tools",
-			About: "The tools that the page declares for agents, with their schemas", Extra: true, Do: with(pageTools)},
+			About: "The tools that the page declares for agents, with their schemas", Extra: true, Do: onPage(pageTools)},
 		{Name: pageToolsCall, Title: "Call page tool", About: "Call a tool that the page declares", Effect: destroys,
-			Extra: true, Do: with(pageTool)},
+			Extra: true, Do: onPage(pageTool)},
 		{Name: "browser_wait_for", Title: "Wait", About: "Wait for a text, an address, a function or a time",
-			Effect: acts, Do: with(waitFor)},
+			Effect: acts, Do: changes(waitFor)},
 		{Name: "browser_tabs", Title: "Tabs", About: "List, open, close or select a tab", Effect: destroys,
-			Do: with(tabs)},
+			Do: on((*reply).reach, noPage, tabs)},
 		{Name: "browser_take_screenshot", Title: "Screenshot", About: "An image of the page or of an element",
-			Do: with(screenshot)},
+			Do: onPage(screenshot)},
 		{Name: "browser_pdf_save", Title: "Save as PDF", About: "Save the page as a PDF", Extra: true,
-			Do: with(savePDF)},
+			Do: onPage(savePDF)},
 		{Name: "browser_console_messages", Title: "Console", About: "The messages of the console",
-			Do: with(console)},
+			Do: uses(console)},
 		{Name: "browser_network_requests", Title: "Network requests",
-			About: "The requests of the page, numbered", Do: with(networkRequests)},
+			About: "The requests of the page, numbered", Do: uses(networkRequests)},
 		{Name: "browser_network_request", Title: "Network request",
 			About: "Headers and bodies of a request, by its number in browser_network_requests",
-			Do:    with(networkRequest)},
+			Do:    uses(networkRequest)},
 		{Name: "browser_emulate_media", Title: "Emulate media",
 			About: "Emulate CSS media features; what is left out stays, null ends it", Effect: acts,
-			Do: with(emulateMedia)},
+			Do: onPage(emulateMedia)},
 		{Name: "browser_resize", Title: "Resize", About: "Set the size of the viewport", Effect: acts,
-			Do: with(resize)},
+			Do: onPage(resize)},
 		{Name: "browser_downloads", Title: "Downloads",
 			About: "List the downloads, wait for the next one, or save a copy", Effect: acts, Extra: true, Free: true,
 			Do: with(manageDownloads)},
@@ -155,13 +211,13 @@ func first() []tool {
 			Effect: destroys, Extra: true,
 			Do: with(manageStates)},
 		{Name: "browser_select_element", Title: "Let a person choose",
-			About: "Have a person click an element in the browser's window", Extra: true, Do: with(selectElement)},
+			About: "Have a person click an element in the browser's window", Extra: true, Do: onPage(selectElement)},
 		{Name: "browser_close", Title: "Close page", About: "Close the current tab", Effect: destroys,
-			Do: with(closePage)},
+			Do: on((*reply).reach, noPage, closePage)},
 		{Name: "browser_get_markdown", Title: "Page as Markdown", About: "The text of the page or of an element",
-			Extra: true, Do: with(getMarkdown)},
+			Extra: true, Do: onPage(getMarkdown)},
 		{Name: "browser_get_dom", Title: "DOM", About: "The HTML of the page or of an element, indented",
-			Extra: true, Do: with(getDOM)},
+			Extra: true, Do: onPage(getDOM)},
 		{Name: "browser_fetch", Title: "Fetch", About: "Send an HTTP request with the session's cookies",
 			Effect: destroys, Extra: true, Free: true, Do: with(fetch)},
 		{Name: "browser_extract", Title: "Main text",
@@ -174,17 +230,17 @@ func first() []tool {
 			Extra: true, Free: true, Do: with(searchWeb)},
 		{Name: "browser_cookie_list", Title: "List cookies",
 			About: "The cookies of the session, or of a domain or path",
-			Group: "storage", Do: with(cookieList)},
+			Group: "storage", Do: uses(cookieList)},
 		{Name: "browser_cookie_get", Title: "Get a cookie", About: "A cookie with its attributes",
-			Group: "storage", Do: with(cookieGet)},
+			Group: "storage", Do: uses(cookieGet)},
 		{Name: "browser_cookie_set", Title: "Set a cookie", About: "Set a cookie", Effect: destroys,
-			Group: "storage", Do: with(cookieSet)},
+			Group: "storage", Do: uses(cookieSet)},
 		{Name: "browser_cookie_delete", Title: "Remove a cookie",
 			About: "Remove the cookies with a name", Effect: destroys,
-			Group: "storage", Do: with(cookieDelete)},
+			Group: "storage", Do: uses(cookieDelete)},
 		{Name: "browser_cookie_clear", Title: "Remove all cookies",
 			About: "Remove all cookies of the session", Effect: destroys,
-			Group: "storage", Do: with(cookieClear)},
+			Group: "storage", Do: uses(cookieClear)},
 	}
 }
 
@@ -193,51 +249,51 @@ func others() []tool {
 	return []tool{
 		{Name: "browser_storage_state", Title: "Save storage state",
 			About: "Save the cookies and the localStorage in a file, as Playwright has it",
-			Group: "storage", Do: with(storageState)},
+			Group: "storage", Do: uses(storageState)},
 		{Name: "browser_set_storage_state", Title: "Restore storage state",
 			About: "Replace the cookies and the localStorage by those of a file", Effect: destroys,
-			Group: "storage", Do: with(setStorageState)},
+			Group: "storage", Do: uses(setStorageState)},
 		{Name: "browser_route", Title: "Route requests",
 			About: "Answer requests for a URL pattern, or change their headers", Effect: destroys,
-			Group: "network", Do: with(addRoute)},
+			Group: "network", Do: uses(addRoute)},
 		{Name: "browser_route_list", Title: "List routes", About: "The routes that hold",
-			Group: "network", Do: with(routeList)},
+			Group: "network", Do: uses(routeList)},
 		{Name: "browser_unroute", Title: "Remove routes",
 			About: "Remove the routes of a pattern, or all", Effect: acts,
-			Group: "network", Do: with(unroute)},
+			Group: "network", Do: uses(unroute)},
 		{Name: "browser_network_state_set", Title: "Network state",
 			About: "Cut the browser off the network, or connect it again", Effect: acts,
-			Group: "network", Do: with(setNetworkState)},
+			Group: "network", Do: uses(setNetworkState)},
 		{Name: "browser_emulate", Title: "Emulate a device",
 			About:  "What all pages take their device, place and language for; what is left out stays, \"\" ends it",
-			Effect: acts, Group: "network", Do: emulates},
+			Effect: acts, Group: "network", Do: uses(emulates)},
 		{Name: "browser_mouse_move_xy", Title: "Move the mouse",
 			About: "Move the mouse to a point of the viewport", Effect: acts,
-			Group: "vision", Do: with(mouseMove)},
+			Group: "vision", Do: changes(mouseMove)},
 		{Name: "browser_mouse_click_xy", Title: "Click at a point",
 			About: "Click at a point of the viewport", Effect: destroys,
-			Group: "vision", Do: with(mouseClick)},
+			Group: "vision", Do: on((*reply).touch, pageChanges, mouseClick)},
 		{Name: "browser_mouse_drag_xy", Title: "Drag by points",
 			About: "Drag from one point of the viewport to another", Effect: destroys,
-			Group: "vision", Do: with(mouseDrag)},
+			Group: "vision", Do: on((*reply).touch, pageChanges, mouseDrag)},
 		{Name: "browser_mouse_down", Title: "Press the mouse",
 			About: "Press a mouse button where the mouse is", Effect: destroys,
-			Group: "vision", Do: with(mouseDown)},
+			Group: "vision", Do: on((*reply).touch, pageChanges, pressMouse(true))},
 		{Name: "browser_mouse_up", Title: "Release the mouse", About: "Release a mouse button", Effect: destroys,
-			Group: "vision", Do: with(mouseUp)},
+			Group: "vision", Do: on((*reply).touch, pageChanges, pressMouse(false))},
 		{Name: "browser_mouse_wheel", Title: "Turn the wheel", About: "Turn the mouse wheel, in pixels", Effect: acts,
-			Group: "vision", Do: with(mouseWheel)},
+			Group: "vision", Do: changes(mouseWheel)},
 		{Name: "browser_verify_element_visible", Title: "Verify an element",
 			About: "Fail unless an element with a role and a name is visible",
-			Group: "testing", Do: with(verifyElement)},
+			Group: "testing", Do: onPage(verifyElement)},
 		{Name: "browser_verify_text_visible", Title: "Verify a text", About: "Fail unless a text is visible",
-			Group: "testing", Do: with(verifyText)},
+			Group: "testing", Do: onPage(verifyText)},
 		{Name: "browser_verify_list_visible", Title: "Verify a list",
 			About: "Fail unless an element has all of some texts",
-			Group: "testing", Do: with(verifyList)},
+			Group: "testing", Do: onPage(verifyList)},
 		{Name: "browser_verify_value", Title: "Verify a value", About: "Fail unless a field has a value",
-			Group: "testing", Do: with(verifyValue)},
+			Group: "testing", Do: onPage(verifyValue)},
 		{Name: "browser_generate_locator", Title: "Locator", About: "A locator of an element for tests of Playwright",
-			Group: "testing", Do: with(generateLocator)},
+			Group: "testing", Do: onPage(generateLocator)},
 	}
 }

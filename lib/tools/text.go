@@ -9,11 +9,7 @@ import (
 	"btools/lib/webtext"
 )
 
-func getMarkdown(ctx context.Context, r *reply, a struct{ Selector browse.Target }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func getMarkdown(ctx context.Context, r *reply, t *browse.Tab, a struct{ Selector browse.Target }) error {
 	html, err := t.HTML(ctx, a.Selector)
 	if err != nil {
 		return err
@@ -29,14 +25,10 @@ func getMarkdown(ctx context.Context, r *reply, a struct{ Selector browse.Target
 	return nil
 }
 
-func getDOM(ctx context.Context, r *reply, a struct {
+func getDOM(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Selector browse.Target
 	Depth    *int
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
 	text, err := t.DOM(ctx, a.Selector, a.Depth)
 	if err != nil {
 		return err

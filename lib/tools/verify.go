@@ -12,11 +12,7 @@ import (
 
 // The errors of what is verified are those of @playwright/mcp: scripts look for them.
 
-func verifyElement(ctx context.Context, r *reply, a struct{ Role, AccessibleName string }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func verifyElement(ctx context.Context, r *reply, t *browse.Tab, a struct{ Role, AccessibleName string }) error {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	is, err := t.Exists(ctx, browse.Target(fmt.Sprintf(`role=%s[name="%s"i]`, a.Role, quote.Replace(a.AccessibleName))))
 	if err == nil && !is {
@@ -25,11 +21,7 @@ func verifyElement(ctx context.Context, r *reply, a struct{ Role, AccessibleName
 	return r.done(err)
 }
 
-func verifyText(ctx context.Context, r *reply, a struct{ Text string }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func verifyText(ctx context.Context, r *reply, t *browse.Tab, a struct{ Text string }) error {
 	if err := isTooLong(a.Text); err != nil {
 		return err
 	}
@@ -40,14 +32,10 @@ func verifyText(ctx context.Context, r *reply, a struct{ Text string }) error {
 	return r.done(err)
 }
 
-func verifyList(ctx context.Context, r *reply, a struct {
+func verifyList(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Target browse.Target
 	Items  []string
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
 	if len(a.Items) == 0 || slices.ContainsFunc(a.Items, isBlank) {
 		return errors.New("items has no text, or an empty one, to look for")
 	}
@@ -58,14 +46,10 @@ func verifyList(ctx context.Context, r *reply, a struct {
 	return r.done(err)
 }
 
-func verifyValue(ctx context.Context, r *reply, a struct {
+func verifyValue(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	Target      browse.Target
 	Type, Value string
 }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
 	value, err := t.Value(ctx, a.Target)
 	if err == nil && value != a.Value {
 		err = fmt.Errorf("Expected value %q, but got %q", a.Value, clipped(value, maxEntry))
@@ -81,11 +65,7 @@ func (r *reply) done(err error) error {
 	return err
 }
 
-func generateLocator(ctx context.Context, r *reply, a struct{ Target browse.Target }) error {
-	t, err := r.act(ctx)
-	if err != nil {
-		return err
-	}
+func generateLocator(ctx context.Context, r *reply, t *browse.Tab, a struct{ Target browse.Target }) error {
 	locator, err := t.Locator(ctx, a.Target)
 	if err == nil {
 		r.say("%s", locator)

@@ -14,9 +14,9 @@ import (
 
 // ready waits until a target can be acted on, as far as the needs say, and returns where
 // it is and how results name it.
-func (b *Browser) ready(ctx context.Context, target browse.Target, needs ...string) (p place, at point, what string,
+func (t *Tab) ready(ctx context.Context, target browse.Target, needs ...string) (p place, at point, what string,
 	err error) {
-	if p, err = b.locate(ctx, target); err != nil {
+	if p, err = t.locate(ctx, target); err != nil {
 		return p, at, "", err
 	}
 	wants := map[string]bool{}
@@ -29,27 +29,27 @@ func (b *Browser) ready(ctx context.Context, target browse.Target, needs ...stri
 		What  string
 		Frame int // its number in the frame around it; -1: none
 	}
-	err = b.run(ctx, p.context, "ready", map[string]any{"target": p.find, "needs": wants,
-		"ms": actionTimeout.Milliseconds()}, &got)
+	err = t.b.run(ctx, p.context, "ready", map[string]any{"target": p.find, "needs": wants,
+		"ms": browse.ActionTimeout.Milliseconds()}, &got)
 	if err != nil {
 		return p, at, "", fmt.Errorf("%s: %w", target, err)
 	}
-	if err = b.usable(ctx, p.context, got.Frame); err != nil {
+	if err = t.usable(ctx, p.context, got.Frame); err != nil {
 		return p, at, "", fmt.Errorf("%s: its %w", target, err)
 	}
 	return p, point{got.X, got.Y, got.Moves}, got.What, nil
 }
 
 // usable returns an error if a document's frame, which has a number in the one around it, is inert.
-func (b *Browser) usable(ctx context.Context, context string, number int) error {
+func (t *Tab) usable(ctx context.Context, context string, number int) error {
 	for number >= 0 {
-		b.mu.Lock()
-		around, ok := b.parents[context]
-		b.mu.Unlock()
+		t.b.mu.Lock()
+		around, ok := t.b.parents[context]
+		t.b.mu.Unlock()
 		if !ok {
 			return nil
 		}
-		if err := b.run(ctx, around, "usableFrame", map[string]any{"number": number}, &number); err != nil {
+		if err := t.b.run(ctx, around, "usableFrame", map[string]any{"number": number}, &number); err != nil {
 			return err
 		}
 		context = around
@@ -68,26 +68,22 @@ type action map[string]any
 
 // perform performs actions of the keyboard and the mouse, one after the other, and waits
 // for what they cause.
-func (b *Browser) perform(ctx context.Context, in string, keys, pointer []action) error {
-	tab, err := b.tab(ctx)
-	if err != nil {
+func (t *Tab) perform(ctx context.Context, in string, keys, pointer []action) error {
+	since := t.mark()
+	if _, err := t.send(ctx, in, keys, pointer); err != nil {
 		return err
 	}
-	since := b.mark(tab)
-	if _, err := b.send(ctx, tab, in, keys, pointer); err != nil {
-		return err
-	}
-	return b.settle(ctx, tab, since)
+	return t.settle(ctx, since)
 }
 
 // send performs actions. It returns whether they are done: not if they have opened a dialog, or ended the document.
-func (b *Browser) send(ctx context.Context, tab, in string, keys, pointer []action) (done bool, err error) {
+func (t *Tab) send(ctx context.Context, in string, keys, pointer []action) (done bool, err error) {
 	sources := []map[string]any{{"type": "key", "id": "keyboard", "actions": keys}}
 	if pointer != nil {
 		sources = append(sources, map[string]any{"type": "pointer", "id": "mouse", "actions": pointer})
 	}
-	done, err = b.orDialog(ctx, tab, func() error {
-		return b.call(ctx, in, "input.performActions", map[string]any{"context": in, "actions": sources}, nil)
+	done, err = t.orDialog(ctx, func() error {
+		return t.b.call(ctx, in, "input.performActions", map[string]any{"context": in, "actions": sources}, nil)
 	})
 	if errors.Is(err, errClosed) || errors.Is(err, errFrameGone) {
 		return false, nil // which the action has caused
@@ -98,7 +94,7 @@ func (b *Browser) send(ctx context.Context, tab, in string, keys, pointer []acti
 var buttons = map[string]int{"": 0, "left": 0, "middle": 1, "right": 2}
 
 // Click clicks an element, and returns how results name it.
-func (b *Browser) Click(ctx context.Context, target browse.Target, o browse.ClickOptions) (string, error) {
+func (t *Tab) Click(ctx context.Context, target browse.Target, o browse.ClickOptions) (string, error) {
 	var held []string
 	for _, name := range o.Modifiers {
 		key, ok := keyCodes[strings.Replace(name, "ControlOrMeta", "Control", 1)]
@@ -111,17 +107,17 @@ func (b *Browser) Click(ctx context.Context, target browse.Target, o browse.Clic
 	if o.Double {
 		count = 2
 	}
-	for end := time.Now().Add(actionTimeout); ; {
-		p, at, what, err := b.ready(ctx, target, "point", "hit", "enabled", "watch")
+	for end := time.Now().Add(browse.ActionTimeout); ; {
+		p, at, what, err := t.ready(ctx, target, "point", "hit", "enabled", "watch")
 		if err != nil {
 			return "", err
 		}
 		keys, mouse := clickAt(at, buttons[o.Button], count, held)
-		if err := b.perform(ctx, p.context, keys, mouse); err != nil {
+		if err := t.perform(ctx, p.context, keys, mouse); err != nil {
 			return what, err
 		}
 		hit := ""
-		if !at.moves || b.run(ctx, p.context, "missed", nil, &hit) != nil || hit == "" {
+		if !at.moves || t.b.run(ctx, p.context, "missed", nil, &hit) != nil || hit == "" {
 			return what, nil
 		}
 		if time.Now().After(end) {
@@ -150,62 +146,55 @@ func clickAt(at point, button, count int, held []string) (keys, mouse []action) 
 }
 
 // Hover moves the mouse over an element.
-func (b *Browser) Hover(ctx context.Context, target browse.Target) (string, error) {
-	p, at, what, err := b.ready(ctx, target, "point", "hit")
+func (t *Tab) Hover(ctx context.Context, target browse.Target) (string, error) {
+	p, at, what, err := t.ready(ctx, target, "point", "hit")
 	if err != nil {
 		return "", err
 	}
-	return what, b.perform(ctx, p.context, []action{},
+	return what, t.perform(ctx, p.context, []action{},
 		[]action{{"type": "pointerMove", "x": int(at.x), "y": int(at.y)}})
 }
 
 // Scroll scrolls.
-func (b *Browser) Scroll(ctx context.Context, o browse.ScrollOptions) (s browse.Scrolled, err error) {
-	at, err := b.tab(ctx)
-	var find any
-	if err == nil && o.Target != "" {
-		var p place
-		if p, _, _, err = b.ready(ctx, o.Target); err == nil {
-			at, find = p.context, p.find
+func (t *Tab) Scroll(ctx context.Context, o browse.ScrollOptions) (s browse.Scrolled, err error) {
+	at, find := t.id, any(nil)
+	if o.Target != "" {
+		p, _, _, err := t.ready(ctx, o.Target)
+		if err != nil {
+			return s, err
 		}
+		at, find = p.context, p.find
 	}
-	if err == nil {
-		err = b.run(ctx, at, "scroll", o.ScrollArguments(find), &s)
-	}
-	return s, err
+	return s, t.b.run(ctx, at, "scroll", o.ScrollArguments(find), &s)
 }
 
 // Choose chooses options of a select, by label or value, and returns the labels.
-func (b *Browser) Choose(ctx context.Context, target browse.Target, values []string) (what string, labels []string,
+func (t *Tab) Choose(ctx context.Context, target browse.Target, values []string) (what string, labels []string,
 	err error) {
-	p, _, what, err := b.ready(ctx, target, "enabled")
+	p, _, what, err := t.ready(ctx, target, "enabled")
 	if err != nil {
 		return "", nil, err
 	}
-	tab, err := b.tab(ctx)
+	since := t.mark()
+	err = t.b.run(ctx, p.context, "choose", map[string]any{"target": p.find, "values": values}, &labels)
 	if err != nil {
 		return "", nil, err
 	}
-	since := b.mark(tab)
-	err = b.run(ctx, p.context, "choose", map[string]any{"target": p.find, "values": values}, &labels)
-	if err != nil {
-		return "", nil, err
-	}
-	return what, labels, b.settle(ctx, tab, since)
+	return what, labels, t.settle(ctx, since)
 }
 
 // Check checks or clears a checkbox or a radio button.
-func (b *Browser) Check(ctx context.Context, target browse.Target, on bool) (string, error) {
-	p, _, what, err := b.ready(ctx, target, "enabled")
+func (t *Tab) Check(ctx context.Context, target browse.Target, on bool) (string, error) {
+	p, _, what, err := t.ready(ctx, target, "enabled")
 	if err != nil {
 		return "", err
 	}
 	var is bool
-	state := func() error { return b.run(ctx, p.context, "checked", map[string]any{"target": p.find}, &is) }
+	state := func() error { return t.b.run(ctx, p.context, "checked", map[string]any{"target": p.find}, &is) }
 	if err := state(); err != nil || is == on {
 		return what, err
 	}
-	if _, err := b.Click(ctx, target, browse.ClickOptions{}); err != nil {
+	if _, err := t.Click(ctx, target, browse.ClickOptions{}); err != nil {
 		return what, err
 	}
 	if state() == nil && is != on {
@@ -216,16 +205,12 @@ func (b *Browser) Check(ctx context.Context, target browse.Target, on bool) (str
 
 // AwaitText waits until a text is visible in the page, or, if not wanted, until it is
 // not.
-func (b *Browser) AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error {
-	tab, err := b.tab(ctx)
-	if err != nil {
-		return err
-	}
+func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error {
 	for end := time.Now().Add(most); ; {
 		seen := false
-		for i, at := range b.documents(ctx, tab) {
+		for i, at := range t.tree(ctx) {
 			var has bool
-			err := b.run(ctx, at, "hasText", map[string]any{"want": text}, &has)
+			err := t.b.run(ctx, at, "hasText", map[string]any{"want": text}, &has)
 			if err != nil && i == 0 {
 				return err
 			}
@@ -247,42 +232,35 @@ func (b *Browser) AwaitText(ctx context.Context, text string, wanted bool, most 
 	}
 }
 
-// Address is that of the page.
-func (b *Browser) Address(ctx context.Context) string { return b.State(ctx).URL }
-
 // Holds reports whether a function in the page returns something that is true. What it throws is a browse.Thrown.
-func (b *Browser) Holds(ctx context.Context, function string) (bool, error) {
-	value, err := b.Evaluate(ctx, function, "")
+func (t *Tab) Holds(ctx context.Context, function string) (bool, error) {
+	value, _, err := t.Evaluate(ctx, function, "")
 	if isLost(err) { // the document that has come in its place is asked the next time
 		return false, nil
 	}
-	if err == nil && b.Dialog() != nil {
+	if err == nil && t.Dialog() != "" {
 		return false, errors.New("a dialog is open")
 	}
 	return err == nil && browse.IsTrue(value), err
 }
 
 // IsLoaded reports whether the page is as far as domcontentloaded or load.
-func (b *Browser) IsLoaded(ctx context.Context, state string) (loaded bool, err error) {
+func (t *Tab) IsLoaded(ctx context.Context, state string) (loaded bool, err error) {
 	switch {
 	case state == "idle":
 		return false, errors.New("what Firefox requests is not known: load is load or domcontentloaded there")
-	case b.State(ctx).Leaving != "":
+	case t.State(ctx).Leaving != "":
 		return false, nil
 	case state == "domcontentloaded":
-		return b.Holds(ctx, "document.readyState !== 'loading'")
+		return t.Holds(ctx, "document.readyState !== 'loading'")
 	}
-	return b.Holds(ctx, "document.readyState === 'complete'")
+	return t.Holds(ctx, "document.readyState === 'complete'")
 }
 
 // Screenshot is a picture of the viewport, the whole page or an element.
-func (b *Browser) Screenshot(ctx context.Context, o browse.ScreenshotOptions) (s browse.Screenshot, err error) {
-	tab, err := b.tab(ctx)
-	if err != nil {
-		return s, err
-	}
+func (t *Tab) Screenshot(ctx context.Context, o browse.ScreenshotOptions) (s browse.Screenshot, err error) {
 	mime := "image/" + o.Type
-	params := map[string]any{"context": tab, "format": map[string]string{"type": mime}}
+	params := map[string]any{"context": t.id, "format": map[string]string{"type": mime}}
 	if o.Model { // its size is read below
 		delete(params, "format")
 	}
@@ -290,7 +268,7 @@ func (b *Browser) Screenshot(ctx context.Context, o browse.ScreenshotOptions) (s
 	switch {
 	case o.Target != "":
 		s.What = string(o.Target)
-		p, element, err := b.element(ctx, o.Target)
+		p, element, err := t.element(ctx, o.Target)
 		if err != nil {
 			return s, err
 		}
@@ -301,7 +279,7 @@ func (b *Browser) Screenshot(ctx context.Context, o browse.ScreenshotOptions) (s
 		params["origin"] = "document"
 	}
 	var got struct{ Data []byte }
-	if err := b.call(ctx, tab, "browsingContext.captureScreenshot", params, &got); err != nil {
+	if err := t.b.call(ctx, t.id, "browsingContext.captureScreenshot", params, &got); err != nil {
 		return s, fmt.Errorf("cannot take a picture: %w", err)
 	}
 	s.Data = got.Data
@@ -314,7 +292,7 @@ func (b *Browser) Screenshot(ctx context.Context, o browse.ScreenshotOptions) (s
 		return s, nil
 	}
 	s.Note = note
-	err = b.run(ctx, tab, "scale", map[string]any{"data": got.Data, "type": mime, "by": less}, &s.Data)
+	err = t.b.run(ctx, t.id, "scale", map[string]any{"data": got.Data, "type": mime, "by": less}, &s.Data)
 	if err != nil {
 		return s, fmt.Errorf("cannot convert the picture: %w", err)
 	}

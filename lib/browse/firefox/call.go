@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"btools/lib/bidi"
+	"btools/lib/browse"
 )
 
 // Errors of a page, or of a browser, that does not answer.
@@ -25,12 +26,12 @@ var (
 		"was closed, and a blank one is in its place: browser_navigate loads a page")
 )
 
-// topLocked is the tab of a document; that itself: it is a tab, or none that is known.
-func (b *Browser) topLocked(at string) string {
+// topLocked is the tab of a document, nil if there is none that is open.
+func (b *Browser) topLocked(at string) *Tab {
 	for b.parents[at] != "" {
 		at = b.parents[at]
 	}
-	return at
+	return b.tabLocked(at)
 }
 
 // call sends a command to a tab, or to a frame in one, and waits for its answer, for as
@@ -40,21 +41,23 @@ func (b *Browser) call(ctx context.Context, at, method string, params, result an
 	b.mu.Lock()
 	tab, isMute := b.topLocked(at), b.mute[at]
 	b.mu.Unlock()
-	most := scriptTimeout
+	most := browse.ScriptTimeout
 	switch {
+	case tab == nil:
+		return errClosed
 	case isMute:
 		return errFrame
-	case at != tab:
-		most = frameTimeout
+	case at != tab.id:
+		most = browse.FrameTimeout
 	}
 	err := b.callFor(ctx, b.of(most), at, method, params, result)
 	if !errors.Is(err, errLate) {
 		return err
 	}
-	if at != tab && b.answers(tab, answerPatience) {
+	if at != tab.id && tab.answers(browse.AnswerPatience) {
 		return errFrame
 	}
-	return b.late(tab, most)
+	return tab.late(most)
 }
 
 // callFor is call with another bound, after which it is errLate. It gives up when the tab
@@ -63,6 +66,9 @@ func (b *Browser) callFor(ctx context.Context, most time.Duration, at, method st
 	b.mu.Lock()
 	tab := b.topLocked(at)
 	b.mu.Unlock()
+	if tab == nil {
+		return errClosed
+	}
 	var raw json.RawMessage
 	answer := make(chan error, 1)
 	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -74,7 +80,7 @@ func (b *Browser) callFor(ctx context.Context, most time.Duration, at, method st
 		delete(b.mute, at)
 	}()
 	err := b.answered(ctx, most, tab, answer)
-	if errors.Is(err, errLate) && at != tab { // it is asked no more until it answers
+	if errors.Is(err, errLate) && at != tab.id { // it is asked no more until it answers
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.mute[at] = len(answer) == 0
@@ -84,7 +90,7 @@ func (b *Browser) callFor(ctx context.Context, most time.Duration, at, method st
 		cancel()
 	}
 	switch e := (*bidi.Error)(nil); {
-	case errors.As(err, &e) && e.Code == bidi.NoSuchFrame && at == tab:
+	case errors.As(err, &e) && e.Code == bidi.NoSuchFrame && at == tab.id:
 		return errClosed
 	case errors.As(err, &e) && e.Code == bidi.NoSuchFrame:
 		return errFrameGone
@@ -97,12 +103,12 @@ func (b *Browser) callFor(ctx context.Context, most time.Duration, at, method st
 }
 
 // answered waits for the answer of a tab.
-func (b *Browser) answered(ctx context.Context, most time.Duration, tab string, answer <-chan error) error {
+func (b *Browser) answered(ctx context.Context, most time.Duration, tab *Tab, answer <-chan error) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	for {
 		b.mu.Lock()
-		open, changed := slices.Contains(b.tabs, tab), b.changed.Next()
+		open, changed := !tab.closed, b.changed.Next()
 		b.mu.Unlock()
 		select {
 		case err := <-answer:
@@ -134,13 +140,13 @@ func isLost(err error) bool {
 }
 
 // answers reports whether a page answers soon: none of its scripts runs without end.
-func (b *Browser) answers(tab string, within time.Duration) bool {
-	return b.says(within, "script.evaluate", map[string]any{"expression": "0", "awaitPromise": false,
-		"target": map[string]string{"context": tab, "sandbox": sandbox}})
+func (t *Tab) answers(within time.Duration) bool {
+	return t.b.says(within, "script.evaluate", map[string]any{"expression": "0", "awaitPromise": false,
+		"target": map[string]string{"context": t.id, "sandbox": sandbox}})
 }
 
 // Answers reports whether the browser itself answers soon.
-func (b *Browser) Answers() bool { return b.says(answerPatience, "session.status", struct{}{}) }
+func (b *Browser) Answers() bool { return b.says(browse.AnswerPatience, "session.status", struct{}{}) }
 
 // says reports whether there is an answer, even an error, to a command.
 func (b *Browser) says(within time.Duration, method string, params any) bool {
@@ -149,37 +155,38 @@ func (b *Browser) says(within time.Duration, method string, params any) bool {
 	return !errors.Is(b.conn.Call(ctx, method, params, nil), errLate)
 }
 
-// late is why a tab has not answered in time. If it runs a script, it is replaced.
-func (b *Browser) late(tab string, most time.Duration) error {
+// late is why the tab has not answered in time. If it runs a script, it is replaced.
+func (t *Tab) late(most time.Duration) error {
 	switch {
-	case b.answers(tab, answerPatience):
-		return fmt.Errorf("the page did not answer within %v", b.of(most))
-	case !b.Answers():
+	case t.answers(browse.AnswerPatience):
+		return fmt.Errorf("the page did not answer within %v", t.b.of(most))
+	case !t.b.Answers():
 		return errSilent
 	}
-	if _, err := b.replace(tab); err != nil {
+	if _, err := t.Replace(context.Background()); err != nil {
 		return err
 	}
 	return errBusy
 }
 
-// replace closes a tab whose page does not answer, and opens a blank one in its place.
-// That ends the script of the page.
-func (b *Browser) replace(tab string) (other string, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), b.of(5*answerPatience), errSilent)
+// Replace closes the tab, and opens a blank one in its place. That ends the script of the page.
+func (t *Tab) Replace(ctx context.Context) (browse.Page, error) {
+	b := t.b
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.of(5*browse.AnswerPatience), errSilent)
 	defer cancel()
-	if other, err = b.open(ctx); err != nil {
-		return "", err
+	other, err := b.open(ctx)
+	if err != nil {
+		return nil, err
 	}
 	b.mu.Lock()
-	if i, j := slices.Index(b.tabs, tab), slices.Index(b.tabs, other); i >= 0 && j >= 0 {
-		b.tabs[i], b.tabs[j] = other, tab
+	if i, j := slices.Index(b.tabs, t), slices.Index(b.tabs, other); i >= 0 && j >= 0 {
+		b.tabs[i], b.tabs[j] = other, t
 	}
-	if b.current == tab {
+	if b.current == t {
 		b.current = other
 	}
 	b.mu.Unlock()
-	err = b.conn.Call(ctx, "browsingContext.close", map[string]string{"context": tab}, nil)
+	err = b.conn.Call(ctx, "browsingContext.close", map[string]string{"context": t.id}, nil)
 	if e := (*bidi.Error)(nil); errors.As(err, &e) && e.Code == bidi.NoSuchFrame {
 		err = nil
 	}

@@ -87,18 +87,11 @@ func (b *Browser) run(ctx context.Context, place, name string, args map[string]a
 }
 
 // Snapshot is what an agent has to know of the page, as browse.Tab has it.
-func (b *Browser) Snapshot(ctx context.Context, o browse.SnapshotOptions) (string, error) {
-	place, err := b.tab(ctx)
-	if err != nil {
-		return "", err
-	}
-	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "interactive": o.Interactive, "headings": o.Headings,
-		"ms": snapshotTime.Milliseconds()}
-	if o.Whole {
-		args["ms"] = searchTime.Milliseconds()
-	}
+func (t *Tab) Snapshot(ctx context.Context, o browse.SnapshotOptions) (string, error) {
+	place := t.id
+	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "interactive": o.Interactive, "headings": o.Headings}
 	if o.Target != "" {
-		at, err := b.locate(ctx, o.Target)
+		at, err := t.locate(ctx, o.Target)
 		if err != nil {
 			return "", err
 		}
@@ -107,45 +100,58 @@ func (b *Browser) Snapshot(ctx context.Context, o browse.SnapshotOptions) (strin
 	if o.Depth != nil {
 		args["depth"] = *o.Depth
 	}
-	lines, err := b.outline(ctx, place, args, 0)
+	lines, err := t.outline(ctx, place, "snapshot", args, 0)
 	return strings.Join(lines, "\n"), err
 }
 
-// outline is the snapshot of a document and of those in it, in lines.
-func (b *Browser) outline(ctx context.Context, place string, args map[string]any, depth int) ([]string, error) {
-	b.mu.Lock()
-	args["next"], args["prefix"] = b.nextRef, ""
-	if i := slices.Index(b.frames, place); i >= 0 {
+// Holding are the elements that hold a text that is visible, though it runs over what is in them: a line for each.
+func (t *Tab) Holding(ctx context.Context, text string) ([]string, error) {
+	return t.outline(ctx, t.id, "holding", map[string]any{"want": text}, 0)
+}
+
+// outline is what a script writes of a document and of those in it, in lines.
+func (t *Tab) outline(ctx context.Context, place, script string, args map[string]any, depth int) ([]string, error) {
+	t.b.mu.Lock()
+	args["next"], args["prefix"] = t.b.nextRef, ""
+	if i := slices.Index(t.b.frames, place); i >= 0 {
 		args["prefix"] = fmt.Sprint("f", i+1)
 	}
-	b.mu.Unlock()
+	t.b.mu.Unlock()
+	args["ms"] = browse.SnapshotTime.Milliseconds()
+	if args["whole"] == true {
+		args["ms"] = browse.SearchTime.Milliseconds()
+	}
 	var got struct {
 		Lines     []string
 		Frames    []struct{ Line, Depth, Number int }
 		Next, Cut int
+		Page      *told
 	}
-	if err := b.run(ctx, place, "snapshot", args, &got); err != nil {
+	if err := t.b.run(ctx, place, script, args, &got); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	b.nextRef = max(b.nextRef, got.Next)
-	b.mu.Unlock()
+	t.b.mu.Lock()
+	t.b.nextRef = max(t.b.nextRef, got.Next)
+	if got.Page != nil && place == t.id {
+		t.told = *got.Page
+	}
+	t.b.mu.Unlock()
 	lines := got.Lines
 	if got.Cut > 0 {
 		lines = append(lines, browse.CutLine(got.Cut))
 	}
-	if depth == maxFrames || args["depth"] != nil {
+	if depth == browse.MaxFrames || args["depth"] != nil {
 		return lines, nil
 	}
 	for _, in := range slices.Backward(got.Frames) { // the last first: lines before it stay where they are
-		inner := b.inner(ctx, place, in.Number)
+		inner := t.inner(ctx, place, in.Number)
 		if inner == "" {
 			continue
 		}
 		same := maps.Clone(args)
 		delete(same, "target")
-		more, err := b.outline(ctx, inner, same, depth+1)
-		if errors.Is(err, errFrame) {
+		more, err := t.outline(ctx, inner, script, same, depth+1)
+		if errors.Is(err, errFrame) && script == "snapshot" {
 			lines[in.Line] += " # does not answer: a script of it runs without end"
 		}
 		if err != nil || len(more) == 0 {
@@ -164,19 +170,19 @@ func (b *Browser) outline(ctx context.Context, place string, args map[string]any
 
 // inner is the context of the document in an iframe, which gets a number; "": it has
 // none.
-func (b *Browser) inner(ctx context.Context, place string, ref int) string {
-	got, err := b.script(ctx, place, fmt.Sprintf("btools.api.element({target:%d})?.contentWindow", ref))
+func (t *Tab) inner(ctx context.Context, place string, ref int) string {
+	got, err := t.b.script(ctx, place, fmt.Sprintf("btools.api.element({target:%d})?.contentWindow", ref))
 	var window struct{ Context string }
 	if err != nil || got.Type != "window" || json.Unmarshal(got.Value, &window) != nil {
 		return ""
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.topLocked(window.Context) == window.Context { // gone meanwhile
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if t.b.parents[window.Context] == "" { // gone meanwhile
 		return ""
 	}
-	if !slices.Contains(b.frames, window.Context) {
-		b.frames = append(b.frames, window.Context)
+	if !slices.Contains(t.b.frames, window.Context) {
+		t.b.frames = append(t.b.frames, window.Context)
 	}
 	return window.Context
 }
@@ -188,28 +194,24 @@ type place struct {
 }
 
 // locate finds the document of a target. It waits until a selector matches something.
-func (b *Browser) locate(ctx context.Context, target browse.Target) (place, error) {
-	tab, err := b.tab(ctx)
-	if err != nil {
-		return place{}, err
-	}
+func (t *Tab) locate(ctx context.Context, target browse.Target) (place, error) {
 	if frame, n, ok := target.Ref(); ok {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+		t.b.mu.Lock()
+		defer t.b.mu.Unlock()
 		switch {
-		case n >= b.nextRef || frame > len(b.frames):
+		case n >= t.b.nextRef || frame > len(t.b.frames):
 			return place{}, fmt.Errorf("there is no ref %s: take a new browser_snapshot", target)
-		case frame > 0 && b.topLocked(b.frames[frame-1]) != tab:
+		case frame > 0 && t.b.topLocked(t.b.frames[frame-1]) != t:
 			return place{}, fmt.Errorf("there is no ref %s in this tab: take a new browser_snapshot", target)
 		case frame > 0:
-			tab = b.frames[frame-1]
+			return place{t.b.frames[frame-1], n}, nil
 		}
-		return place{tab, n}, nil
+		return place{t.id, n}, nil
 	}
-	for end := time.Now().Add(actionTimeout); ; {
-		for i, at := range b.documents(ctx, tab) {
+	for end := time.Now().Add(browse.ActionTimeout); ; {
+		for i, at := range t.tree(ctx) {
 			var n int
-			err := b.run(ctx, at, "count", map[string]any{"target": string(target)}, &n)
+			err := t.b.run(ctx, at, "count", map[string]any{"target": string(target)}, &n)
 			if err != nil && i == 0 {
 				return place{}, err
 			}
@@ -218,7 +220,7 @@ func (b *Browser) locate(ctx context.Context, target browse.Target) (place, erro
 			}
 		}
 		if time.Now().After(end) {
-			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target, actionTimeout)
+			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target, browse.ActionTimeout)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -228,18 +230,18 @@ func (b *Browser) locate(ctx context.Context, target browse.Target) (place, erro
 	}
 }
 
-// documents are the contexts of a tab's documents, outer ones first.
-func (b *Browser) documents(ctx context.Context, tab string) []string {
-	all := []string{tab}
+// tree are the contexts of the tab's documents, outer ones first.
+func (t *Tab) tree(ctx context.Context) []string {
+	all := []string{t.id}
 	var tree struct{ Contexts []node }
-	b.conn.Call(ctx, "browsingContext.getTree", map[string]string{"root": tab}, &tree)
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	t.b.conn.Call(ctx, "browsingContext.getTree", map[string]string{"root": t.id}, &tree)
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
 	var add func(n node)
 	add = func(n node) {
 		for _, child := range n.Children {
 			all = append(all, child.Context)
-			b.parents[child.Context] = n.Context
+			t.b.parents[child.Context] = n.Context
 			add(child)
 		}
 	}
@@ -249,27 +251,23 @@ func (b *Browser) documents(ctx context.Context, tab string) []string {
 	return all
 }
 
-// Evaluate calls a function of the page's own world, with an element or without, and
-// returns its value as JSON.
-func (b *Browser) Evaluate(ctx context.Context, code string, target browse.Target) (string, error) {
-	tab, err := b.tab(ctx)
-	if err != nil {
-		return "", err
-	}
+// Evaluate calls a function of the page's own world, with an element or without, and returns its value as JSON. Seen
+// is false: the page is to be asked what it is.
+func (t *Tab) Evaluate(ctx context.Context, code string, target browse.Target) (value string, seen bool, err error) {
 	args := []any{}
-	at := tab
+	at := t.id
 	if target != "" {
-		p, element, err := b.element(ctx, target)
+		p, element, err := t.element(ctx, target)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		at, args = p.context, append(args, map[string]string{"sharedId": element})
 	}
-	since := b.mark(tab)
+	since := t.mark()
 	call := func(function string) (evaluated, error) {
 		got := &evaluated{}
-		returned, err := b.orDialog(ctx, tab, func() error {
-			return b.callFor(ctx, b.of(evaluateTimeout), at, "script.callFunction", map[string]any{
+		returned, err := t.orDialog(ctx, func() error {
+			return t.b.callFor(ctx, t.b.of(evaluateTimeout), at, "script.callFunction", map[string]any{
 				"functionDeclaration": "async (element) => JSON.stringify(await (" + function + ")(element))",
 				"awaitPromise":        true, "arguments": args, "userActivation": true,
 				"target": map[string]string{"context": at}}, got)
@@ -287,39 +285,39 @@ func (b *Browser) Evaluate(ctx context.Context, code string, target browse.Targe
 		}
 	}
 	switch {
-	case errors.Is(err, errLate) && b.answers(tab, answerPatience):
-		return "", fmt.Errorf("the function did not return within %v", b.of(evaluateTimeout))
+	case errors.Is(err, errLate) && t.answers(browse.AnswerPatience):
+		return "", false, fmt.Errorf("the function did not return within %v", t.b.of(evaluateTimeout))
 	case errors.Is(err, errLate):
-		return "", b.late(tab, evaluateTimeout)
+		return "", false, t.late(evaluateTimeout)
 	case err != nil:
-		return "", err
+		return "", false, err
 	case got.Type == "exception":
-		return "", &browse.Thrown{Text: got.ExceptionDetails.Text}
+		return "", false, &browse.Thrown{Text: got.ExceptionDetails.Text}
 	}
-	if err := b.settle(ctx, tab, since); err != nil {
-		return "", err
+	if err := t.settle(ctx, since); err != nil {
+		return "", false, err
 	}
 	var text string
 	if json.Unmarshal(got.Result.Value, &text) != nil {
-		return "undefined", nil
+		return "undefined", false, nil
 	}
 	var out bytes.Buffer
 	if json.Indent(&out, []byte(text), "", "  ") != nil {
-		return text, nil
+		return text, false, nil
 	}
-	return out.String(), nil
+	return out.String(), false, nil
 }
 
 // element returns an element as all worlds know it.
-func (b *Browser) element(ctx context.Context, target browse.Target) (p place, sharedID string, err error) {
-	if p, err = b.locate(ctx, target); err != nil {
+func (t *Tab) element(ctx context.Context, target browse.Target) (p place, sharedID string, err error) {
+	if p, err = t.locate(ctx, target); err != nil {
 		return p, "", err
 	}
 	raw, err := json.Marshal(p.find)
 	if err != nil {
 		return p, "", err
 	}
-	got, err := b.script(ctx, p.context, fmt.Sprintf("btools.api.element({target:%s})", raw))
+	got, err := t.b.script(ctx, p.context, fmt.Sprintf("btools.api.element({target:%s})", raw))
 	if err == nil && got.SharedID == "" {
 		err = fmt.Errorf("%s is not in the page any more", target)
 	}

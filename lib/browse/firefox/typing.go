@@ -13,66 +13,62 @@ import (
 // Type fills an editable element with text, or, slowly, types it one key at a time
 // after what is there. With submit it presses Enter afterwards. It returns how results name
 // the element, and what that has made of the text, and sends nothing to another element.
-func (b *Browser) Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (what string,
+func (t *Tab) Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (what string,
 	err error) {
-	p, _, what, err := b.ready(ctx, target, "enabled", "editable")
+	p, _, what, err := t.ready(ctx, target, "enabled", "editable")
 	if err != nil {
 		return "", err
 	}
 	at, text, err := browse.Resolved(ctx, browse.Lines(text), slowly, func(name string, origin *string) error {
-		return b.run(ctx, p.context, name, map[string]any{"target": p.find}, origin)
+		return t.b.run(ctx, p.context, name, map[string]any{"target": p.find}, origin)
 	})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", target, err)
 	}
-	tab, err := b.tab(ctx)
-	if err != nil {
-		return "", err
-	}
-	since := b.mark(tab)
+	since := t.mark()
 	defer func() {
 		if err != nil {
-			b.endTyping(p.context)
+			t.endTyping(p.context)
 		}
 	}()
 	args := map[string]any{"target": p.find, "value": text, "insert": true, "enter": submit,
 		"origin": at, "secret": at != ""}
 	done := true
 	if slowly {
-		done, err = b.typeKeys(ctx, tab, p, args, text)
+		done, err = t.typeKeys(ctx, p, args, text)
 	} else {
-		err = b.run(ctx, p.context, "fill", args, nil)
+		err = t.b.run(ctx, p.context, "fill", args, nil)
 	}
 	var became string
 	if err == nil && done {
-		err = b.run(ctx, p.context, "typed", args, &became)
+		err = t.b.run(ctx, p.context, "typed", args, &became)
 	}
 	if err == nil && done && submit {
-		if done, err = b.send(ctx, tab, p.context, typed("\n"), nil); err == nil && done {
-			err = b.run(ctx, p.context, "entered", nil, nil)
+		if done, err = t.send(ctx, p.context, typed("\n"), nil); err == nil && done {
+			err = t.b.run(ctx, p.context, "entered", nil, nil)
 		}
 	}
 	if err != nil {
 		return "", err
 	}
-	return what + became, b.settle(ctx, tab, since)
+	return what + became, t.settle(ctx, since)
 }
 
 // typeKeys types a text one key at a time, and looks after each line whether the field has the focus.
-func (b *Browser) typeKeys(ctx context.Context, tab string, p place, args map[string]any, text string) (done bool,
+func (t *Tab) typeKeys(ctx context.Context, p place, args map[string]any, text string) (done bool,
 	err error) {
-	if err := b.run(ctx, p.context, "focus", args, nil); err != nil {
+	if err := t.b.run(ctx, p.context, "focus", args, nil); err != nil {
 		return false, err
 	}
 	n, all := 0, utf8.RuneCountInString(text)
 	for line := range strings.SplitAfterSeq(text, "\n") {
 		if n > 0 && line != "" {
-			if err := b.run(ctx, p.context, "keeps", nil, nil); err != nil {
+			if err := t.b.run(ctx, p.context, "keeps", nil, nil); err != nil {
 				return false, err
 			}
 		}
 		n += utf8.RuneCountInString(line)
-		done, err = b.send(ctx, tab, p.context, typed(line), nil)
+		done, err = t.send(ctx, p.context, typed(line), nil)
 		if err == nil && !done && n < all {
 			err = fmt.Errorf("not all of the %d characters were typed: a dialog has opened, or the page was replaced",
 				all)
@@ -85,10 +81,10 @@ func (b *Browser) typeKeys(ctx context.Context, tab string, p place, args map[st
 }
 
 // endTyping has a document let all keys through again. It does not wait for that.
-func (b *Browser) endTyping(in string) {
+func (t *Tab) endTyping(in string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	b.conn.Call(ctx, "script.evaluate", map[string]any{"expression": "globalThis.btools?.api.endTyping()",
+	t.b.conn.Call(ctx, "script.evaluate", map[string]any{"expression": "globalThis.btools?.api.endTyping()",
 		"awaitPromise": false, "target": map[string]string{"context": in, "sandbox": sandbox}}, nil)
 }
 
@@ -115,7 +111,7 @@ var keyCodes = map[string]string{
 }
 
 // Press presses a key, or several: Control+a.
-func (b *Browser) Press(ctx context.Context, combination string) error {
+func (t *Tab) Press(ctx context.Context, combination string) error {
 	keys, err := keysOf(combination)
 	if err != nil {
 		return err
@@ -127,11 +123,7 @@ func (b *Browser) Press(ctx context.Context, combination string) error {
 	for _, key := range slices.Backward(keys) {
 		all = append(all, action{"type": "keyUp", "value": key})
 	}
-	tab, err := b.tab(ctx)
-	if err != nil {
-		return err
-	}
-	return b.perform(ctx, tab, all, nil)
+	return t.perform(ctx, t.id, all, nil)
 }
 
 // keysOf returns the keys of a combination, as WebDriver has them.
