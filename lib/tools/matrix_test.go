@@ -194,20 +194,6 @@ func (m matrix) open(h *host, path string) {
 	}
 }
 
-// until calls a tool until its result has a text.
-func until(h *host, want, tool, args string) {
-	h.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		text, _, _ := h.call(tool, args)
-		if strings.Contains(text, want) {
-			return
-		}
-		if time.Now().After(end) {
-			h.t.Fatalf("%s does not say %q: %s", tool, want, text)
-		}
-	}
-}
-
 // inertSays is what an error may say of a page that bars a person from all but a dialog.
 const inertSays = `is inert: the dialog "News`
 

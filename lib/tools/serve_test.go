@@ -131,3 +131,17 @@ func (h *host) as(t *testing.T) *host {
 	same.t = t
 	return &same
 }
+
+// until calls a tool until its result has a text.
+func until(h *host, want, tool, args string) {
+	h.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		text, _, _ := h.call(tool, args)
+		if strings.Contains(text, want) {
+			return
+		}
+		if time.Now().After(end) {
+			h.t.Fatalf("%s does not say %q: %s", tool, want, text)
+		}
+	}
+}
