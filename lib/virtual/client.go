@@ -273,7 +273,7 @@ func (k *Client) unregister() {
 		k.takeBackLocked(session, a)
 	}
 	for _, t := range s.targetsLocked() {
-		b.unblockLocked(t, k)
+		b.leaveLocked(t, k)
 		maps.DeleteFunc(t.dialogs, func(by told, _ json.RawMessage) bool { return by.client == k })
 	}
 }
@@ -548,7 +548,9 @@ func (k *Client) forgetLocked(session string) {
 	k.attachLocked(t, -1)
 	delete(t.dialogs, told{k, session})
 	if !k.isAttachedLocked(a.target) {
-		b.unblockLocked(t, k)
+		b.leaveLocked(t, k)
+	} else if a.root != nil {
+		b.unblockLocked(t, blocker{k, a.root})
 	}
 }
 
@@ -569,8 +571,8 @@ func (k *Client) tabReleasedLocked(a *attachment) {
 		return
 	}
 	for _, t := range k.session.targetsLocked() {
-		if t.isBlockedBy(k) && !k.isAttachedLocked(t.id) && !k.isAttachingLocked(t.id) {
-			b.unblockLocked(t, k)
+		if !k.isAttachedLocked(t.id) && !k.isAttachingLocked(t.id) {
+			b.unblockLocked(t, blocker{client: k})
 		}
 	}
 }
@@ -620,7 +622,7 @@ func (k *Client) autoAttachLocked(r *root, t *target, done func()) {
 		defer b.mu.Unlock()
 		if err != nil {
 			delete(r.byAuto, t.id)
-			b.unblockLocked(t, k)
+			b.unblockLocked(t, blocker{k, r})
 		}
 		r.callWaitersLocked(t.id)
 	})

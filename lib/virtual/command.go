@@ -199,15 +199,7 @@ func awaitLocked(ctx context.Context, lock sync.Locker, changed *wait.Broadcast,
 
 // waitsForOther reports whether a target is paused until another client has set it up.
 func (t *target) waitsForOther(k *Client) bool {
-	if t.pause == nil {
-		return false
-	}
-	for who := range t.pause.blockers {
-		if other, is := who.(*Client); is && other != k {
-			return true
-		}
-	}
-	return false
+	return t.blocks(func(by blocker) bool { return by.client != nil && by.client != k })
 }
 
 // leaveRestored forgets what a page was to show: the client wants a blank one.
@@ -299,15 +291,18 @@ func (k *Client) keepsPaused(c policy.Command) bool {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a := k.attached[c.Session]; a != nil && !a.pausesPage {
-		k.tabReleasedLocked(a)
+	by := blocker{client: k}
+	if a := k.attached[c.Session]; a != nil {
+		if by.root = a.root; !a.pausesPage {
+			k.tabReleasedLocked(a)
+		}
 	}
 	t := k.targetLocked(c.Session)
 	if t == nil || !t.isPaused() {
 		return false
 	}
-	b.unblockLocked(t, k)
-	if !t.isPaused() {
+	delete(t.pause.blockers, by)
+	if b.goOnLocked(t, c.Session); !t.isPaused() {
 		return false
 	}
 	t.resumeLaterLocked(k, c.Session)

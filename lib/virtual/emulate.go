@@ -237,7 +237,7 @@ func (s *Session) prepareWorkerLocked(t *target) {
 	b := s.browser
 	prepared := func() {
 		t.prepared = true
-		b.unblockLocked(t, s)
+		b.unblockLocked(t, blocker{})
 	}
 	late := time.AfterFunc(readyTimeout, func() {
 		b.mu.Lock()

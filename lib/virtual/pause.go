@@ -3,7 +3,7 @@ package virtual
 import (
 	"context"
 	"encoding/json"
-	"time"
+	"maps"
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
@@ -18,9 +18,16 @@ import (
 // pause is what a new target waits for.
 type pause struct {
 	held     []held
-	blockers map[any]bool // clients, and the session itself, that must set the target up
-	seen     int          // watchers that have been attached
-	expected int          // watchers that will be; 0: the first one has not been yet
+	blockers map[blocker]bool
+	seen     int // watchers that have been attached
+	expected int // watchers that will be; 0: the first one has not been yet
+}
+
+// blocker is what must set a target up: a root of a client, a client by the tab of the target,
+// or the session itself.
+type blocker struct {
+	client *Client // nil: the session
+	root   *root   // nil: the tab
 }
 
 // held is a CDP session with which Chrome has attached a watcher to a target.
@@ -43,8 +50,22 @@ func (h held) resume() {
 // isPaused reports whether the target waits to be set up.
 func (t *target) isPaused() bool { return t.pause != nil }
 
-// isBlockedBy reports whether a target waits for a client, or for its session.
-func (t *target) isBlockedBy(who any) bool { return t.pause != nil && t.pause.blockers[who] }
+// isBlockedBy reports whether a target waits for a client.
+func (t *target) isBlockedBy(k *Client) bool {
+	return t.blocks(func(by blocker) bool { return by.client == k })
+}
+
+// blocks reports whether one of these keeps a target paused.
+func (t *target) blocks(these func(blocker) bool) bool {
+	if t.pause != nil {
+		for by := range t.pause.blockers {
+			if these(by) {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // isComing reports whether more watchers are about to be attached to a new target.
 func (t *target) isComing() bool {
@@ -115,7 +136,7 @@ func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
 		return
 	}
 	if waits && t.pause == nil && !t.watched {
-		t.pause = &pause{blockers: map[any]bool{}}
+		t.pause = &pause{blockers: map[blocker]bool{}}
 		t.session.blockLocked(t)
 	}
 	if from == b.watcher {
@@ -140,7 +161,7 @@ func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
 	}
 	if !t.isComing() {
 		t.session.autoAttachLocked(t)
-		b.unblockLocked(t, nil)
+		b.goOnLocked(t, "")
 	}
 }
 
@@ -180,7 +201,7 @@ func (b *Browser) giveLocked(t *target, i int, k *Client, a *attachment, at stri
 // giveBelowLocked gives a client a watcher's CDP session with a page in place of the one by
 // which a tab has led to it. It reports whether it has.
 func (b *Browser) giveBelowLocked(t *target, k *Client, parent string) bool {
-	if t == nil || t.pause == nil || !t.pause.blockers[k] {
+	if t == nil || t.pause == nil || !t.pause.blockers[blocker{client: k}] {
 		return false
 	}
 	for i, h := range t.pause.held {
@@ -242,16 +263,13 @@ func (k *Client) awaitRoots(info json.RawMessage) {
 	if !late || typ == "page" || typ == "tab" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, rootsTimeout)
+	ctx, cancel := k.bounded()
 	defer cancel()
 	k.session.sync(ctx)
 	for _, l := range more {
 		l.Call(ctx, "", "Browser.getVersion", nil)
 	}
 }
-
-// rootsTimeout bounds how long the messages of a client wait in awaitRoots.
-const rootsTimeout = 2 * time.Second
 
 // resumeLaterLocked has a client's CDP session resume together with those of the watchers.
 func (t *target) resumeLaterLocked(k *Client, session string) {
@@ -264,11 +282,24 @@ func (t *target) resumeLaterLocked(k *Client, session string) {
 }
 
 // unblockLocked removes a blocker of a target, and resumes the target after the last one.
-func (b *Browser) unblockLocked(t *target, who any) {
-	if t.pause == nil {
-		return
+func (b *Browser) unblockLocked(t *target, by blocker) {
+	if t.pause != nil {
+		delete(t.pause.blockers, by)
+		b.goOnLocked(t, "")
 	}
-	delete(t.pause.blockers, who)
+}
+
+// leaveLocked removes all blockers of a client.
+func (b *Browser) leaveLocked(t *target, k *Client) {
+	if t.pause != nil {
+		maps.DeleteFunc(t.pause.blockers, func(by blocker, _ bool) bool { return by.client == k })
+		b.goOnLocked(t, "")
+	}
+}
+
+// goOnLocked resumes a target without blockers, but for the CDP session that the caller resumes.
+// Chrome waits for all sessions, until one of them is told to resume twice.
+func (b *Browser) goOnLocked(t *target, own string) {
 	t.unblocked.Wake()
 	if len(t.pause.blockers) > 0 || t.isComing() {
 		return
@@ -276,7 +307,9 @@ func (b *Browser) unblockLocked(t *target, who any) {
 	all := t.pause.held
 	t.pause = nil
 	for _, h := range all {
-		h.resume()
+		if h.id != own {
+			h.resume()
+		}
 	}
 }
 
@@ -284,7 +317,7 @@ func (b *Browser) unblockLocked(t *target, who any) {
 func (b *Browser) releaseLocked(t *target) {
 	if t.pause != nil {
 		clear(t.pause.blockers)
-		b.unblockLocked(t, nil)
+		b.goOnLocked(t, "")
 	}
 }
 

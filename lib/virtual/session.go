@@ -634,12 +634,14 @@ func (s *Session) notifyLocked(t *target, method string, params any) {
 // it up, and that will see it directly or through its tab.
 func (s *Session) blockLocked(t *target) {
 	if (t.typ == "page" || s.isWorkerLocked(t)) && !s.over && !t.prepared {
-		t.pause.blockers[s] = true // see prepareLocked
+		t.pause.blockers[blocker{}] = true // see prepareLocked
 	}
 	for k := range s.clients {
 		for _, r := range k.roots {
-			if r.wait && (r.attaches(t) || t.typ == "page" && r.auto.matches("tab")) {
-				t.pause.blockers[k] = true
+			if r.wait && r.attaches(t) {
+				t.pause.blockers[blocker{k, r}] = true
+			} else if r.wait && t.typ == "page" && r.auto.matches("tab") {
+				t.pause.blockers[blocker{client: k}] = true
 			}
 		}
 	}
@@ -714,7 +716,7 @@ func (s *Session) prepareLocked(t *target) {
 		defer b.mu.Unlock()
 		t.prepared = true
 		close(t.ready)
-		b.unblockLocked(t, s)
+		b.unblockLocked(t, blocker{})
 	})
 	late := time.AfterFunc(readyTimeout, ready)
 	done := func(json.RawMessage, error) {

@@ -429,8 +429,9 @@ func (k *Client) stopAutoAttachLocked(r *root) {
 	}
 	b := k.session.browser
 	for _, t := range k.session.targetsLocked() {
-		if t.isBlockedBy(k) && !k.pausesTargetsLocked() {
-			b.unblockLocked(t, k)
+		b.unblockLocked(t, blocker{k, r})
+		if !k.pausesTargetsLocked() {
+			b.leaveLocked(t, k)
 		}
 	}
 }
