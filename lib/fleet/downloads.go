@@ -10,8 +10,8 @@ import (
 	"btools/lib/guard"
 )
 
-// Downloads returns the downloads of a session; the error says why it has none.
-func (f *Fleet) Downloads(name string) (*downloads.Files, error) {
+// DownloadsOf returns the downloads of a session; the error says why it has none.
+func (f *Fleet) DownloadsOf(name string) (*downloads.Files, error) {
 	e, err := f.find(name)
 	if err != nil {
 		return nil, err

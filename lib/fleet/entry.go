@@ -171,7 +171,7 @@ func (f *Fleet) Reserve(name string) (release func(), err error) {
 // Hold adds a lasting session, which is opened when it is used: from what was kept,
 // unless it is nil, and not before a channel is closed, unless that is nil.
 func (f *Fleet) Hold(name string, w Wanted, from *Kept, after <-chan struct{}) *Entry {
-	e := f.newEntry(Key{Name: name}, w, book.Traits{Keeps: f.MakeDir != nil, Held: true, Lasting: true})
+	e := f.newEntry(Key{Name: name}, w, book.Traits{Keeps: f.Saves, Held: true, Lasting: true})
 	e.over = after
 	if from != nil {
 		e.saved, e.files = from.saved, from.files

@@ -148,8 +148,8 @@ func inFleet(t *testing.T, do func(t *testing.T, b *owned)) {
 			Open: func(ctx context.Context, e *Entry, from *virtual.Saved) (Session, error) {
 				return b.of(e).open(ctx, from)
 			},
-			MakeDir: func(context.Context) (string, error) { return dir, nil },
-			Log:     slog.New(slog.DiscardHandler), Noun: "session"}
+			MakeDir: func(context.Context) (string, error) { return dir, nil }, Saves: true,
+			Log: slog.New(slog.DiscardHandler), Noun: "session"}
 		do(t, b)
 		b.Close()
 		if left, _ := os.ReadDir(dir); len(left) > 0 {

@@ -11,7 +11,6 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/downloads"
 	"btools/lib/fleet/book"
 	"btools/lib/history"
 	"btools/lib/settings"
@@ -32,20 +31,20 @@ type Fleet struct {
 	Open func(ctx context.Context, e *Entry, from *virtual.Saved) (Session, error)
 	// Defaults is what sessions are like that New has not created.
 	Defaults Wanted
-	// MakeDir returns the directory for what is saved, which nobody else may read; nil:
-	// nothing is. Log takes what goes wrong, with this Noun for a session.
-	MakeDir func(context.Context) (string, error)
-	Log     *slog.Logger
-	Noun    string
+	// MakeDir returns a directory of this program, which nobody else may read. With Saves, sessions are saved there;
+	// with Downloads, their downloads are there, and not where the browser puts them.
+	MakeDir   func(context.Context) (string, error)
+	Saves     bool
+	Downloads bool
+	Log       *slog.Logger
+	Noun      string // of a session, in the log
 	// OpenTrace, if not nil, opens the trace of a session; nil: it has none.
 	OpenTrace func(name string, s settings.Settings) (Trace, error)
-	// OpenDownloads, if not nil, opens the downloads of a session, whose events
-	// go to tell; if it is nil or returns nil, the browser puts them where it does.
-	OpenDownloads func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
 	// Default is the name of the session that has the browser's profile; "":
 	// none.
 	Default string
-	// Foreign says that another program owns the Chrome.
+	// Foreign says that another program owns the Chrome. Its profile is neither saved nor are its downloads taken: the
+	// user works with that browser, and looks for the files where they always are.
 	Foreign bool
 	// Root is the name of the session behind the port's own address; "": each
 	// client gets a session of its own there.
@@ -69,7 +68,7 @@ func (f *Fleet) isDefault(k Key) bool { return k.Kind == book.Named && k.Name ==
 // keeps reports whether a session has a running save. Another program's profile is not
 // copied, and nor are its tabs opened again.
 func (f *Fleet) keeps(k Key) bool {
-	return k.Kind == book.Named && f.MakeDir != nil && !(f.Foreign && f.isDefault(k))
+	return k.Kind == book.Named && f.Saves && !(f.Foreign && f.isDefault(k))
 }
 
 // explain returns an error as the client of a session gets it.

@@ -19,6 +19,7 @@ func hibernating(t *testing.T, do func(t *testing.T, g *Fleet, f *fakes)) {
 	t.Helper()
 	dir := t.TempDir()
 	withFleet(t, func(t *testing.T, g *Fleet, f *fakes) {
+		g.Saves = true
 		g.Hibernate, g.MakeDir = 20*time.Second, func(context.Context) (string, error) { return dir, nil }
 		do(t, g, f)
 		g.Close()

@@ -65,7 +65,7 @@ func TestCrash(t *testing.T) {
 		}
 		old()
 		done()
-		foreign := &Fleet{Default: "own", Foreign: true, MakeDir: g.MakeDir}
+		foreign := &Fleet{Default: "own", Foreign: true, Saves: true}
 		if foreign.keeps(Key{Name: "own"}) || !foreign.keeps(Key{Name: "a"}) {
 			t.Error("the profile of another program's browser is kept, or nothing is")
 		}

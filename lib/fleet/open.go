@@ -2,6 +2,9 @@ package fleet
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"btools/lib/downloads"
@@ -104,15 +107,37 @@ func (f *Fleet) place(e *Entry) (err error) {
 	if f.OpenTrace != nil {
 		e.trace, err = f.OpenTrace(e.Name, e.wanted.Settings)
 	}
-	var files *downloads.Files
-	if err == nil && f.OpenDownloads != nil {
-		files, err = f.OpenDownloads(e.Name, e.wanted.Settings, e.tellDownload)
+	if err == nil && f.Downloads && !(f.Foreign && e.Profile) {
+		var files *downloads.Files
+		if files, err = f.NewFiles(e.wanted.DownloadLimit); err == nil {
+			e.SetFiles(files)
+			err = e.ClaimFiles()
+		}
 	}
-	if err == nil {
-		e.isPlaced = true
-		e.SetFiles(files)
-	}
+	e.isPlaced = err == nil
 	return err
+}
+
+// NewFiles makes a directory for the downloads of a session, which belong to nobody yet.
+func (f *Fleet) NewFiles(limit int64) (*downloads.Files, error) {
+	at, err := f.MakeDir(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	if at, err = os.MkdirTemp(at, "session-"); err != nil { // an earlier one of this name may still end
+		return nil, fmt.Errorf("cannot make the directory of the downloads: %w", err)
+	}
+	return downloads.New(downloads.Options{Dir: at, Limit: limit})
+}
+
+// ClaimFiles says that the downloads of an entry are its own: it tells of them, and the settings say where they are
+// kept.
+func (e *Entry) ClaimFiles() error {
+	keep := e.wanted.Downloads
+	if keep != "" {
+		keep = filepath.Join(keep, e.Name)
+	}
+	return e.Files().Claim(e.Name, keep, e.tellDownload)
 }
 
 // tellDownload tells that a download has begun or ended.

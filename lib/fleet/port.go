@@ -64,7 +64,7 @@ func (f *Fleet) Answer(w *front.Response, r *http.Request) error {
 // valid one for DevTools creates the session.
 func (f *Fleet) answerNamed(w http.ResponseWriter, r *http.Request, name, base, path string) error {
 	if guid, ok := front.ParseDownloads(path); ok {
-		files, err := f.Downloads(name)
+		files, err := f.DownloadsOf(name)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,6 @@ package pool
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"btools/lib/control"
 	"btools/lib/downloads"
@@ -26,33 +23,10 @@ func errNoDownloads(why string) error {
 // filesOpener returns what opens the downloads of a session; nil: its browser
 // cannot write to a directory of ours.
 func (g *group) filesOpener() func() (*downloads.Files, error) {
-	if g.service.Dir == nil || g.set.WSLWindows {
+	if !g.fleet.Downloads {
 		return nil
 	}
-	return func() (*downloads.Files, error) {
-		at, err := g.service.Dir.Make(context.Background())
-		if err != nil {
-			return nil, err
-		}
-		if at, err = os.MkdirTemp(at, "session-"); err != nil {
-			return nil, fmt.Errorf("cannot make the directory of the downloads: %w", err)
-		}
-		return downloads.New(downloads.Options{Dir: at, Limit: g.set.DownloadLimit})
-	}
-}
-
-// claim says that the downloads of a session are the lease's.
-func (l *lease) claim(files *downloads.Files) error {
-	e := l.event()
-	keep := l.slot.set.Downloads
-	if keep != "" {
-		keep = filepath.Join(keep, l.id)
-	}
-	return files.Claim(l.id, keep, func(event string, f downloads.File) {
-		e := e
-		e.Event, e.Why, e.Download = event, f.Why, &f
-		l.slot.service.addEvent(e)
-	})
+	return func() (*downloads.Files, error) { return g.fleet.NewFiles(g.set.DownloadLimit) }
 }
 
 // downloadsOfHibernated returns the downloads of a lease that is hibernated;

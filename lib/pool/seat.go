@@ -30,7 +30,7 @@ const sessionTimeout = 30 * time.Second
 func (g *group) newFleet() *fleet.Fleet {
 	f := &fleet.Fleet{Log: g.log, Noun: "lease", Policy: book.Policy{MaxUsers: maxRequests}, Open: g.openSession}
 	if dir := g.service.Dir; dir != nil {
-		f.MakeDir, f.Hibernate = dir.Make, g.set.Hibernate
+		f.MakeDir, f.Saves, f.Downloads, f.Hibernate = dir.Make, true, !g.set.WSLWindows, g.set.Hibernate
 	}
 	return f
 }
@@ -177,7 +177,7 @@ func (l *lease) begin(e *fleet.Entry, s *virtual.Session, restored bool) error {
 		return errLeaseEnded(l.id) // its downloads may be another one's by now
 	}
 	if files != nil {
-		if err := l.claim(files); err != nil {
+		if err := e.ClaimFiles(); err != nil {
 			return err
 		}
 	}
@@ -190,10 +190,12 @@ func (l *lease) begin(e *fleet.Entry, s *virtual.Session, restored bool) error {
 // tell records what has become of the lease's session. It takes no lock but that of the
 // events.
 func (l *lease) tell(e fleet.Event) {
-	switch e.Event {
-	case "hibernated", "restored", "taken", "given_back":
-		l.slot.service.leaseEventLocked(e.Event, l, e.Why)
+	if e.Event == "created" || e.Event == "ended" {
+		return // the lease's own events say it
 	}
+	of := l.event()
+	of.Event, of.Why, of.Download = e.Event, e.Why, e.Download
+	l.slot.service.addEvent(of)
 }
 
 // loseLocked hibernates a lease whose browser has ended, or is about to, as it was saved

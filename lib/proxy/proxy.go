@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"btools/lib/control/api"
+	"btools/lib/fleet"
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/state"
-	"btools/lib/fleet"
 	"btools/lib/wait"
 )
 

@@ -16,10 +16,10 @@ import (
 	"sync/atomic"
 
 	"btools/lib/control"
+	"btools/lib/fleet"
 	"btools/lib/record"
 	"btools/lib/secrets"
 	"btools/lib/settings"
-	"btools/lib/fleet"
 	"btools/lib/websocket"
 )
 

@@ -14,15 +14,14 @@ import (
 	"time"
 
 	"btools/lib/control"
-	"btools/lib/downloads"
 	"btools/lib/extension"
 	"btools/lib/extension/hub"
 	"btools/lib/extension/upstream"
+	"btools/lib/fleet"
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/settings"
 	"btools/lib/virtual"
-	"btools/lib/fleet"
 )
 
 // Server serves a hub. Set its fields before use; Close it at the end.
@@ -36,11 +35,11 @@ type Server struct {
 	AllTabs bool
 	// Group is the name of the groups of tabs that clients open.
 	Group string
-	// Settings are those of the sessions of each browser; OpenDownloads is as in
-	// fleet.Fleet.
-	Settings      settings.Settings
-	OpenDownloads func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
-	Log           *slog.Logger
+	// Settings are those of the sessions of each browser. MakeDir, if not nil, returns the directory for their
+	// downloads.
+	Settings settings.Settings
+	MakeDir  func(context.Context) (string, error)
+	Log      *slog.Logger
 
 	mu      sync.Mutex
 	joined  map[string]*joined // by the instance's ID
@@ -87,7 +86,7 @@ func (s *Server) add(l *hub.Link) {
 	j := &joined{link: l, upstream: upstream.New(l, s.Group, s.Log)}
 	j.upstream.AllTabs = s.AllTabs
 	j.sessions = &fleet.Fleet{Chrome: j.chrome, Defaults: fleet.Wanted{Settings: s.Settings},
-		OpenDownloads: s.OpenDownloads, Base: fleet.Prefix + l.Instance.ID,
+		MakeDir: s.MakeDir, Downloads: s.MakeDir != nil, Base: fleet.Prefix + l.Instance.ID,
 		Log: s.Log, Noun: "session", Policy: fleet.Policy(s.Settings)}
 	if s.AllTabs {
 		j.sessions.Default, j.sessions.Root = allTabs, allTabs

@@ -89,9 +89,9 @@ func Run(c *cli.Context) error {
 	}
 	dir := state.NewDir()
 	if p.Sessions != nil {
-		p.Sessions.MakeDir = dir.Make
+		p.Sessions.MakeDir, p.Sessions.Saves = dir.Make, true
 	}
-	if err := keepDownloads(c, p, dir); err != nil {
+	if err := keepDownloads(c, p); err != nil {
 		return err
 	}
 	if p.Foreign && !c.IsSet("target") {

@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 
 	"btools/lib/cli"
 	"btools/lib/client"
@@ -19,14 +17,12 @@ import (
 	historycommand "btools/lib/history/command"
 	"btools/lib/launch/options"
 	"btools/lib/proxy"
-	"btools/lib/settings"
 	"btools/lib/sibling"
-	"btools/lib/state"
 )
 
 // keepDownloads has the sessions keep their downloads in directories of their
 // own, below the program's. A browser on another machine cannot write there.
-func keepDownloads(c *cli.Context, p *proxy.Proxy, dir *state.Dir) error {
+func keepDownloads(c *cli.Context, p *proxy.Proxy) error {
 	if p.Sessions == nil {
 		return nil
 	}
@@ -38,45 +34,19 @@ func keepDownloads(c *cli.Context, p *proxy.Proxy, dir *state.Dir) error {
 		}
 		return nil
 	}
-	open, err := openDownloads(p.Sessions.Defaults.Downloads, dir)
-	if err != nil {
-		return err
-	}
-	p.Sessions.OpenDownloads = func(name string, s settings.Settings, tell func(string, downloads.File),
-	) (*downloads.Files, error) {
-		if p.Foreign && name == p.Sessions.Default {
-			return nil, nil // the user works with that browser, and looks for the files where they always are
-		}
-		return open(name, s, tell)
-	}
-	return nil
+	p.Sessions.Downloads = true
+	return makeKeep(p.Sessions.Defaults.Downloads)
 }
 
-// opener opens the downloads of a session.
-type opener func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error)
-
-// openDownloads returns a function that keeps the downloads of a session in a directory
-// of its own, and in keep, unless that is "", also after its end.
-func openDownloads(keep string, dir *state.Dir) (opener, error) {
-	if keep != "" {
-		if err := os.MkdirAll(keep, 0o700); err != nil {
-			return nil, exit.Errorf(exit.Config, "cannot create the directory of the downloads: %v", err)
-		}
+// makeKeep makes the directory in which downloads stay after the end of their session, unless it is "".
+func makeKeep(dir string) error {
+	if dir == "" {
+		return nil
 	}
-	return func(name string, s settings.Settings, tell func(string, downloads.File)) (*downloads.Files, error) {
-		at, err := dir.Make(context.Background())
-		if err != nil {
-			return nil, err
-		}
-		if at, err = os.MkdirTemp(at, "session-"); err != nil { // an earlier one of this name may still end
-			return nil, fmt.Errorf("cannot make the directory of the downloads: %w", err)
-		}
-		o := downloads.Options{Dir: at, Limit: s.DownloadLimit, Tell: tell}
-		if keep != "" {
-			o.Keep = filepath.Join(keep, name)
-		}
-		return downloads.New(o)
-	}, nil
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return exit.Errorf(exit.Config, "cannot create the directory of the downloads: %v", err)
+	}
+	return nil
 }
 
 // isNear reports whether the browser of another program runs on this machine.
@@ -94,7 +64,7 @@ func (s *service) downloads(ctx context.Context, r api.DownloadsRequest) (any, e
 	if r.Session == "" {
 		return nil, errNoSession
 	}
-	files, err := s.proxy.Sessions.Downloads(r.Session)
+	files, err := s.proxy.Sessions.DownloadsOf(r.Session)
 	if err != nil || !r.Wait {
 		if err != nil {
 			return nil, err

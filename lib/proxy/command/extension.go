@@ -132,8 +132,8 @@ func newHub(c *cli.Context, dir *state.Dir) (s *endpoint.Server, codeFile string
 	if err := readFront(c, &s.Front); err != nil {
 		return nil, "", err
 	}
-	s.OpenDownloads, err = openDownloads(set.Downloads, dir)
-	return s, codeFile, err
+	s.MakeDir = dir.Make
+	return s, codeFile, makeKeep(set.Downloads)
 }
 
 // readPorts reads --ports.
