@@ -27,7 +27,9 @@ type group struct {
 	chrome   *share.Chrome   // takes new leases; nil if there is none
 	draining []*share.Chrome // end with their last lease
 	needed   bool            // a lease or request needs a browser and there is none
-	changed  wait.Broadcast
+	// mayReplace says that a successor has not failed since the last health check.
+	mayReplace bool
+	changed    wait.Broadcast
 }
 
 // groupSettings returns the settings that the instances of a group have in

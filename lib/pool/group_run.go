@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"btools/lib/exit"
+	"btools/lib/fleet/supply"
 	"btools/lib/pool/share"
-	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/virtual"
 )
 
@@ -26,11 +27,18 @@ func (g *group) launch(now, _ bool) error {
 	if err := g.ctx.Err(); err != nil {
 		return err
 	}
-	c, err := g.launchChrome(g.ctx)
-	if err == nil {
-		g.activate(c)
+	c := g.startChrome()
+	select {
+	case <-c.Ready():
+	case <-g.ctx.Done():
+		c.Close()
 	}
-	return err
+	if err := c.Err(); err != nil {
+		return err
+	}
+	g.activate(c)
+	g.checked(c.Chrome)
+	return nil
 }
 
 // waitUntilNeeded waits until a lease or a request needs a browser.
@@ -56,13 +64,13 @@ func (g *group) waitUntilNeeded() {
 	}
 }
 
-// launchChrome launches a browser to share.
-func (g *group) launchChrome(ctx context.Context) (*share.Chrome, error) {
+// startChrome starts to launch a browser to share.
+func (g *group) startChrome() *share.Chrome {
 	v := g.service
 	began := time.Now()
-	c, err := func() (*share.Chrome, error) {
-		b, err := v.Launch(ctx, g.poolName, g.set, launchOptions(g.set), g.held.member)
-		if err != nil {
+	var b *sibling.Browser
+	launch := func(ctx context.Context) (_ *sibling.Browser, err error) {
+		if b, err = v.Launch(ctx, g.poolName, g.set, launchOptions(g.set), g.held.member); err != nil {
 			return nil, err
 		}
 		if b.Instance.Protocol != record.CDP {
@@ -71,18 +79,20 @@ func (g *group) launchChrome(ctx context.Context) (*share.Chrome, error) {
 				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared",
 					g.set.Browser)}
 		}
-		o := virtual.Options{Settings: g.set, Keep: v.Dir != nil}
-		return share.Open(ctx, b, o, g.filesOpener(), share.Idle{Timeout: g.set.Idle,
-			ByConnections: g.set.IdleBy == settings.Connections}, g.log)
-	}()
-	v.metrics.launches.WithLabelValues(g.poolName).Inc()
-	if err != nil {
-		v.metrics.failures.WithLabelValues(g.poolName).Inc()
-		return nil, err
+		return b, nil
 	}
-	g.log.Info("launched a browser to share", "id", c.Browser.Instance.ID,
-		"took_ms", time.Since(began).Milliseconds())
-	return c, nil
+	return share.Start(supply.Spec{Launch: launch, Log: g.log,
+		Idle:   supply.Idle{Timeout: g.set.Idle, ByConnections: g.set.IdleBy == settings.Connections},
+		Health: supply.Health{Interval: g.set.HealthInterval, Timeout: g.set.HealthTimeout, Checked: g.checked},
+		Launched: func(err error) {
+			v.metrics.launches.WithLabelValues(g.poolName).Inc()
+			if err != nil {
+				v.metrics.failures.WithLabelValues(g.poolName).Inc()
+			}
+		},
+		Running: func() {
+			g.log.Info("launched a browser to share", "id", b.Instance.ID, "took_ms", time.Since(began).Milliseconds())
+		}}, virtual.Options{Settings: g.set, Keep: v.Dir != nil}, g.filesOpener())
 }
 
 // activate makes a browser take new leases, and gives it to the leases whose
@@ -92,7 +102,7 @@ func (g *group) activate(c *share.Chrome) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, grounds{}, false
-	g.measured = time.Time{}
+	g.measured, g.mayReplace = time.Time{}, true
 	if g.hadBrowser {
 		g.restartedLocked(g.cause, g.slots...)
 	}
@@ -123,121 +133,97 @@ func (g *group) notifyHoldersLocked(c *share.Chrome, what, then string) {
 	}
 }
 
-// successor is a browser that is launched before the current one is replaced.
-type successor struct {
-	cancel context.CancelFunc
-	ready  chan struct{} // closed when the launch has succeeded or failed
-	chrome *share.Chrome
-	err    error
-}
-
-func (g *group) startSuccessor() *successor {
-	ctx, cancel := context.WithCancel(g.ctx)
-	n := &successor{cancel: cancel, ready: make(chan struct{})}
-	g.service.running.Go(func() {
-		defer close(n.ready)
-		n.chrome, n.err = g.launchChrome(ctx)
-	})
-	return n
-}
-
-// discard stops a successor that is not needed.
-func (n *successor) discard() {
-	n.cancel()
-	if <-n.ready; n.chrome != nil {
-		n.chrome.Close()
-	}
-}
-
 // watch watches a browser and its successors until there is none.
 func (g *group) watch(bool) reason {
 	v := g.service
 	v.mu.Lock()
 	c := g.chrome
 	v.mu.Unlock()
-	answers, stop := g.checkHealth(pinger(c))
-	var next *successor
-	var ready <-chan struct{} // of next
+	var next *share.Chrome // launched to replace it
+	var ready <-chan struct{}
 	defer func() {
 		if next != nil {
-			next.discard()
+			next.Close()
 		}
-		stop()
 	}()
-	for tried := false; ; {
+	for {
 		v.mu.Lock()
 		force, reason := g.forceReplace, g.replaceReasonLocked()
+		begins := reason != (grounds{}) && next == nil && g.mayReplace && !force
+		g.mayReplace = g.mayReplace && !begins
 		v.mu.Unlock()
 		if force {
 			g.replaceAll(c)
 			return replaced
 		}
-		if reason != (grounds{}) && next == nil && !tried {
+		if begins {
 			g.log.Info("replacing the browser, which "+reason.text, "id", c.Browser.Instance.ID)
-			next = g.startSuccessor()
-			ready, tried = next.ready, true
+			next = g.startChrome()
+			ready = next.Ready()
 		}
 		select {
 		case <-g.ctx.Done():
 			g.endBrowser(c, "", "")
 			return crashed
 		case <-c.Done():
-			g.log.Warn("the browser ended: " + c.Err().Error())
-			g.recordFailure(crash, errors.New(endedPrefix+c.Err().Error()))
-			c.Close()
-			return crashed
-		case <-c.Idled():
-			g.log.Info("the browser " + idleText(g.set))
-			g.endBrowser(c, idleText(g.set), "; the next connection launches another one")
-			return idled
+			return g.ended(c)
 		case err := <-c.Faults():
 			g.log.Warn(err.Error())
 			v.mu.Lock()
 			g.replace = grounds{hang, "could not end a session"}
 			v.mu.Unlock()
 		case <-ready:
-			if next.err != nil {
-				g.logFailure("cannot replace the browser, which "+reason.text+": ", next.err)
+			if err := next.Err(); err != nil {
+				g.logFailure("cannot replace the browser, which "+reason.text+": ", err)
 			} else {
-				stop()
 				g.drain(c)
-				c, g.cause = next.chrome, reason.cause
+				c, g.cause = next, reason.cause
 				g.activate(c)
-				answers, stop = g.checkHealth(pinger(c))
+				g.checked(c.Chrome)
 			}
 			next, ready = nil, nil
 		case <-g.wakeup:
-		case err := <-answers:
-			if _, ok := g.checked(err, c.Browser.Instance.PID, g.drainingPIDs()...); !ok {
-				g.recordFailure(hang, err)
-				c.Close()
-				return crashed
-			}
-			c.RetrySpares()
-			tried = false
 		}
 	}
 }
 
-// pinger returns what asks a browser for an answer.
-func pinger(c *share.Chrome) func(context.Context, time.Duration) error {
-	m, i := c.Mux(), c.Browser.Instance
-	return func(ctx context.Context, within time.Duration) error {
-		if m != nil {
-			return proxy.PingMux(ctx, m, within)
-		}
-		return proxy.Ping(ctx, i, within)
+// ended notes that a browser has ended, and returns why.
+func (g *group) ended(c *share.Chrome) reason {
+	why := c.Cause()
+	if why == supply.Unused {
+		g.log.Info("the browser " + idleText(g.set))
+		g.endBrowser(c, idleText(g.set), "; the next connection launches another one")
+		return idled
 	}
+	by, text := crash, endedPrefix+why.Error()
+	if hung, ok := errors.AsType[*supply.HangError](why); ok {
+		by, text = hang, hung.Err.Error()
+	} else {
+		g.log.Warn("the browser ended: " + why.Error())
+	}
+	g.recordFailure(by, errors.New(text))
+	c.Close()
+	return crashed
 }
 
-// drainingPIDs returns the processes of the browsers that end with their last lease.
-func (g *group) drainingPIDs() (pids []int) {
-	g.service.mu.Lock()
-	defer g.service.mu.Unlock()
+// checked notes that a browser has passed a health check.
+func (g *group) checked(of *supply.Chrome) {
+	v := g.service
+	v.mu.Lock()
+	c, pids := g.chrome, []int(nil)
 	for _, c := range g.draining {
 		pids = append(pids, c.Browser.Instance.PID)
 	}
-	return pids
+	v.mu.Unlock()
+	if c == nil || c.Chrome != of {
+		return
+	}
+	g.passed(of, pids...)
+	c.RetrySpares()
+	v.mu.Lock()
+	g.mayReplace = true
+	v.mu.Unlock()
+	g.wake()
 }
 
 // drain makes a browser end with its last lease.
@@ -248,15 +234,18 @@ func (g *group) drain(c *share.Chrome) {
 	v.mu.Unlock()
 	c.Drain()
 	v.running.Go(func() {
-		what, then := "", ""
 		select {
-		case <-c.Drained():
 		case <-g.ctx.Done():
-		case <-c.Idled():
-			what, then = idleText(g.set), "; the next connection has another one"
 		case <-c.Done():
-			g.log.Warn("the browser, which was to be replaced, ended: " + c.Err().Error())
-			what, then = fmt.Sprintf("is gone: %v", c.Err()), "; a new browser replaces it; its pages are lost"
+		}
+		what, then := "", ""
+		switch why := c.Cause(); why {
+		case nil, share.Drained:
+		case supply.Unused:
+			what, then = idleText(g.set), "; the next connection has another one"
+		default:
+			g.log.Warn("the browser, which was to be replaced, ended: " + why.Error())
+			what, then = fmt.Sprintf("is gone: %v", why), "; a new browser replaces it; its pages are lost"
 		}
 		g.endBrowser(c, what, then)
 	})

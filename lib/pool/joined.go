@@ -3,10 +3,8 @@ package pool
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"btools/lib/control/api"
-	"btools/lib/proxy"
 )
 
 // The browser of an instance with LAUNCH=extension is one that a person uses and
@@ -40,27 +38,6 @@ func (s *slot) endLeaseOfJoined(why string) {
 	}
 	v.mu.Unlock()
 	v.end(id, left, why, false)
-}
-
-// leaveDelay is how long "bproxy join" may take to end after its browser has left.
-const leaveDelay = 2 * time.Second
-
-// leaves reports whether the browser, which has failed a health check, has just
-// left.
-func (s *slot) leaves() bool {
-	late := time.After(leaveDelay)
-	for {
-		if st, _ := s.proxy.Status(); st.State != proxy.Ready {
-			return true
-		}
-		select {
-		case <-s.wakeup:
-		case <-late:
-			return false
-		case <-s.ctx.Done():
-			return true
-		}
-	}
 }
 
 // AllAwait reports whether all instances of the pool wait for a browser to join.

@@ -158,7 +158,7 @@ func (v *Service) usageOf(pool string) (r usage) {
 		}
 		r.memory += g.memory
 		for _, c := range chromes {
-			leased, spare := c.Sessions()
+			leased, spare := c.Count()
 			r.browsers++
 			r.leased += leased
 			r.spare += spare

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"btools/lib/exit"
-	"btools/lib/liveness"
+	"btools/lib/fleet/supply"
 	"btools/lib/proc"
 	"btools/lib/settings"
 	"btools/lib/spell"
@@ -48,14 +47,14 @@ type runner struct {
 	started    func()    // to call once the first browser is ready, has failed, or waits for its first use
 	began      time.Time // when the last launch began
 	backoff    wait.Backoff
-	hadBrowser bool      // a browser has run before, so the next one counts as a restart
-	cause      cause     // of the end of that browser
-	measured   time.Time // when the memory of the current browser was; zero: not yet
+	hadBrowser bool  // a browser has run before, so the next one counts as a restart
+	cause      cause // of the end of that browser
 
 	// Protected by the service's lock:
 	state         string
 	launchedAt    time.Time // of the current browser
 	uses          int       // leases of this browser
+	measured      time.Time // when the memory of the current browser was; zero: not yet
 	memory        int64     // of the browsers at the latest health check, in bytes; 0: not known
 	replace       grounds   // why the browser is replaced when no lease has it; zero: it is not
 	forceReplace  bool      // replace it even if it is leased
@@ -252,57 +251,22 @@ func (r *runner) restartedLocked(by cause, slots ...*slot) {
 	}
 }
 
-// checkHealth checks the health of a browser again and again. Each check can take
-// as long as a busy machine needs; its answer is nil if the browser is well.
-func (r *runner) checkHealth(ping func(context.Context, time.Duration) error) (answers <-chan error, stop func()) {
-	ctx, cancel := context.WithCancel(r.ctx)
-	c := make(chan error)
-	var checking sync.WaitGroup
-	checking.Go(func() {
-		select {
-		case c <- nil: // it has just been launched, and its memory is to be known
-		case <-ctx.Done():
-		}
-		for {
-			select {
-			case <-time.After(r.set.HealthInterval):
-			case <-ctx.Done():
-				return
-			}
-			err := liveness.Check(ctx, r.set.HealthTimeout, liveness.Load, ping)
-			if errors.Is(err, liveness.ErrNotChecked) {
-				r.log.Warn(err.Error())
-				err = nil // the check failed, not the browser
-			}
-			select {
-			case c <- err:
-			case <-ctx.Done():
-			}
-		}
-	})
-	return c, func() { cancel(); checking.Wait() }
-}
-
-// checked takes in the answer to a health check of the browser with this process
-// ID, and whether it exceeds MAX_MEMORY: why it is to be replaced now, or "". It
-// reports whether the browser is well. more are the processes of browsers that it has replaced.
-func (r *runner) checked(answer error, pid int, more ...int) (heavy string, ok bool) {
-	if answer != nil && r.ctx.Err() == nil {
-		r.log.Warn("the browser does not answer: stopping it", "why", answer)
-		return "", false
-	}
-	heavy, memory := r.measure(pid, more)
+// passed notes that a browser has passed a health check, and replaces one that exceeds MAX_MEMORY. It returns why, or "".
+// more are the processes of browsers that it has replaced.
+func (r *runner) passed(c *supply.Chrome, more ...int) (heavy string) {
+	heavy, memory := r.measure(c.Browser.Instance.PID, more)
 	r.service.mu.Lock()
 	defer r.service.mu.Unlock()
+	if c.IsEnding() {
+		return ""
+	}
 	r.check = check{at: time.Now(), responsive: true}
 	r.memory = cmp.Or(memory, r.memory)
-	if r.replace != (grounds{}) || r.uses == 0 { // replacing an unused browser would free nothing
-		return "", true
+	if heavy == "" || r.replace != (grounds{}) || r.uses == 0 { // replacing an unused browser would free nothing
+		return ""
 	}
-	if heavy != "" {
-		r.replace = grounds{tooHeavy, heavy}
-	}
-	return heavy, true
+	r.replace = grounds{tooHeavy, heavy}
+	return heavy
 }
 
 // memoryInterval is how often memory is measured, at least, because it takes milliseconds a process. With MAX_MEMORY
@@ -312,10 +276,15 @@ const memoryInterval = time.Minute
 // measure returns the memory of all these browsers in bytes, or 0 if it is not known or was
 // measured lately, and how the first one exceeds MAX_MEMORY, or "".
 func (r *runner) measure(pid int, more []int) (heavy string, memory int64) {
-	if pid == 0 || r.set.MaxMemory == 0 && time.Since(r.measured) < memoryInterval {
+	r.service.mu.Lock()
+	late := r.set.MaxMemory > 0 || time.Since(r.measured) >= memoryInterval
+	if late {
+		r.measured = time.Now()
+	}
+	r.service.mu.Unlock()
+	if pid == 0 || !late {
 		return "", 0
 	}
-	r.measured = time.Now()
 	memory = treeMemory(r.set, pid)
 	heavy = memoryExcess(r.set, memory)
 	for _, pid := range more {

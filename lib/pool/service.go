@@ -19,6 +19,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/fleet/book"
+	"btools/lib/fleet/supply"
 	"btools/lib/forward/limits"
 	"btools/lib/front"
 	"btools/lib/history"
@@ -342,6 +343,7 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 		Unconnected: s.resetDownloads, Held: func() bool { return len(s.held.all()) > 0 },
 		State: v.State, Options: launchOptions(set), Idle: set.Idle,
 		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.wake,
+		Health: supply.Health{Interval: set.HealthInterval, Timeout: set.HealthTimeout, Checked: s.checked},
 		Front: front.Front{Limit: front.Limit{Max: maxRequests},
 			Routes: []front.Route{{Path: front.DownloadsPath, Answer: s.answerDownloads}}},
 		Log: s.log,
@@ -409,7 +411,7 @@ func (v *Service) StalledCheck() string {
 
 // hasHealthCheckLocked reports whether the instance's health is checked.
 func (s *slot) hasHealthCheckLocked() bool {
-	return s.proxy != nil || s.group != nil && s.group.chrome != nil
+	return s.isChecked || s.group != nil && s.group.chrome != nil
 }
 
 // Unhealthy says what is wrong with the service as a whole: it is stopping, its

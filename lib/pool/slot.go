@@ -2,17 +2,16 @@ package pool
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"net"
 	"slices"
 	"sync"
 	"time"
 
+	"btools/lib/fleet/supply"
 	"btools/lib/launch/options"
 	"btools/lib/proxy"
 	"btools/lib/record"
-	"btools/lib/sibling"
 )
 
 // States of an instance.
@@ -46,7 +45,9 @@ type slot struct {
 	uid      int    // whose programs may use the endpoint, besides those of root and of who runs the service
 	keptFor  string // the KeepConnectionsFor of the last lease, whose clients may be connected
 	restarts int
-	retired  bool // it ends with its lease
+	// isChecked says that there is a browser, whose health is checked.
+	isChecked bool
+	retired   bool // it ends with its lease
 }
 
 // runs returns the runner of the instance's browser: its own, or its group's.
@@ -187,13 +188,23 @@ func (s *slot) lostLocked(what, next string) { s.notifyHolderLocked("%s; %s", wh
 func (s *slot) watch(running bool) reason {
 	v := s.service
 	s.hadBrowser = s.hadBrowser || running
-	answers, stop := s.checkHealth(s.ping)
-	defer stop()
 	for {
 		st, _ := s.proxy.Status()
+		why := st.Ending
+		if st.State == proxy.Stopped {
+			why = st.Exit
+		}
+		hung, isHung := errors.AsType[*supply.HangError](why)
 		switch {
 		case st.State == proxy.Ready:
 			running, s.hadBrowser = true, true
+		case running && isHung:
+			s.recordFailure(hang, hung.Err)
+			s.proxy.Stop(s.ctx)
+			if s.set.Extension {
+				s.endLeaseOfJoined(hung.Err.Error())
+			}
+			return crashed
 		case st.State == proxy.Launching || st.State == proxy.Stopping:
 		case !running && st.LastError == "": // it waits for the first connection
 		case running && st.Exit == proxy.Unused:
@@ -220,6 +231,9 @@ func (s *slot) watch(running bool) reason {
 			return crashed
 		}
 		v.mu.Lock()
+		if isReady := st.State == proxy.Ready; isReady != s.isChecked {
+			s.isChecked, s.check.at = isReady, time.Now()
+		}
 		s.syncQueueLocked() // nobody leases a browser that is to be replaced
 		replace := s.forceReplace || s.replace != grounds{} && s.lease == nil
 		if replace {
@@ -235,47 +249,16 @@ func (s *slot) watch(running bool) reason {
 		case <-s.ctx.Done():
 			return crashed
 		case <-s.wakeup:
-		case err := <-answers:
-			if err != nil && s.set.Extension && s.leaves() {
-				continue
-			}
-			heavy, ok := s.checked(err, s.pid())
-			if !ok {
-				s.recordFailure(hang, err)
-				s.proxy.Stop(s.ctx)
-				if s.set.Extension {
-					s.endLeaseOfJoined(err.Error())
-				}
-				return crashed
-			}
-			if heavy != "" {
-				s.log.Info("the browser " + heavy + ": it is replaced when no lease has it")
-			}
 		}
 	}
 }
 
-// pid returns the ID of the browser's process, or 0 if it is not known.
-func (s *slot) pid() int {
-	if _, rec := s.proxy.Status(); rec != nil {
-		if i, err := sibling.Endpoint(rec); err == nil {
-			return i.PID
-		}
+// checked notes that the browser has passed a health check.
+func (s *slot) checked(c *supply.Chrome) {
+	if heavy := s.passed(c); heavy != "" {
+		s.log.Info("the browser " + heavy + ": it is replaced when no lease has it")
+		s.wake()
 	}
-	return 0
-}
-
-// ping asks the browser for an answer.
-func (s *slot) ping(ctx context.Context, within time.Duration) error {
-	_, rec := s.proxy.Status()
-	if rec == nil {
-		return nil // between two browsers: watch notices the end of the last one
-	}
-	i, err := sibling.Endpoint(rec)
-	if err != nil {
-		return err
-	}
-	return proxy.Ping(ctx, i, within)
 }
 
 // hasBrowser reports whether there is a browser, or one is starting or

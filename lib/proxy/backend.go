@@ -10,32 +10,26 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/cdp/single"
 	"btools/lib/control"
 	"btools/lib/exit"
+	"btools/lib/fleet/supply"
 	"btools/lib/launch/options"
 	"btools/lib/lifetime"
 	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/state"
-	"btools/lib/virtual"
-	"btools/lib/wait"
 )
 
 // backend owns the browser behind the proxy. It launches the browser on demand,
 // once for all requests that wait for it.
 type backend struct {
 	launch func(context.Context, options.Options, string) (*sibling.Browser, error)
-	owned  bool          // false: another program launches and stops it
-	idle   time.Duration // time without use until it is stopped; 0: for ever
-	health Health
-	within time.Duration // how long the browser may take to answer the first session
-	// byConnections says that open WebSockets and sessions are use.
-	byConnections bool
+	spec   supply.Spec    // of each browser, without its launch
+	owned  bool           // false: another program launches and stops it
+	one    *OneConnection // to the browser; nil: there may be any number
 
-	overlap bool           // two browsers with different profiles may run at the same time
-	one     *OneConnection // to the browser; nil: there may be any number
-	state   *state.Store   // the browsers of this machine; nil: not known
+	overlap bool         // two browsers with different profiles may run at the same time
+	state   *state.Store // the browsers of this machine; nil: not known
 	log     *slog.Logger
 	changed func() // called at each launch and end
 	// unconnected is called when the last WebSocket of a browser has closed.
@@ -58,39 +52,13 @@ type backend struct {
 	running    sync.WaitGroup // the generations and their tunnels
 }
 
-// generation is the life of one browser, from the decision to launch it to its
-// end.
+// generation is the life of one browser.
 type generation struct {
-	opts   options.Options
-	typ    string           // type of the browser before it
-	after  []*generation    // must be gone before the launch
-	revert *options.Options // options of the next launch if this one fails; or nil
-
-	ready   chan struct{} // closed when the launch has succeeded or failed
-	browser *sibling.Browser
-	mux     *single.Mux   // to a browser without a port; nil: it has one
-	err     error         // of the launch
-	end     chan struct{} // closed when it has to end
-	gone    chan struct{} // closed when nothing of it is left
-	failed  bool          // the launch failed and was not cancelled
-	logged  sync.Once     // guards the log line about the failed launch
-
-	// Under the backend's lock:
-	ending     bool  // it is ending or gone: not for new users
-	why        error // it was ended for
-	users      int   // requests that wait for it or are just being sent
-	keepUnused bool  // launched by a command: not cancelled without users
-	open       map[*tunnel]bool
-	sessions   int        // that use the browser
-	used       time.Time  // the last use that is over
-	idle       wait.Timer // fires when the browser may be idle, if it ever may
-	// shared opens the connection that sessions share, until opening ends.
-	shared      *wait.Starter[*virtual.Browser]
-	opening     context.Context
-	stopOpening context.CancelFunc
-
-	checked  record.Time // time of the last health check; zero: none yet
-	checkErr string      // its error; "": the browser was well
+	*supply.Chrome
+	opts       options.Options
+	revert     *options.Options // options of the next launch if this one fails; or nil
+	keepUnused bool             // launched by a command: not cancelled without users
+	logged     sync.Once        // guards the log line about the failed launch
 }
 
 // Errors of requests that wait for a browser.
@@ -98,37 +66,29 @@ var (
 	errClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the proxy is stopping")}
 	errCutOff = &exit.Error{Code: exit.TryAgain,
 		Err: errors.New("all connections were closed while this one waited for the browser")}
-	errStopping = &exit.Error{Code: exit.TryAgain, Err: errors.New("the browser is being stopped")}
 )
 
 // acquire returns the browser's generation and launches a browser if none is
 // running. The caller releases it.
 func (b *backend) acquire(ctx context.Context, epoch <-chan struct{}) (*generation, error) {
 	b.mu.Lock()
-	g, err := b.currentLocked()
+	g, err := b.enterLocked()
+	b.mu.Unlock()
 	if err != nil {
-		b.mu.Unlock()
 		return nil, err
 	}
-	g.users++
-	b.mu.Unlock()
-	err = b.await(ctx, g, epoch)
-	if err == nil {
+	if err = b.await(ctx, g, epoch); err == nil {
 		return g, nil
 	}
-	select {
-	case <-g.ready:
-		if g.failed {
-			b.logFailureOnce(g)
-		}
-	default:
+	if g.Failed() {
+		b.logFailureOnce(g)
 	}
 	return nil, err
 }
 
 // logFailureOnce logs once why a launch failed.
 func (b *backend) logFailureOnce(g *generation) {
-	g.logged.Do(func() { logFailure(b.log, g.err) })
+	g.logged.Do(func() { logFailure(b.log, g.Err()) })
 }
 
 func logFailure(log *slog.Logger, err error) {
@@ -139,15 +99,25 @@ func logFailure(log *slog.Logger, err error) {
 	log.Error("no browser: " + err.Error())
 }
 
+// enterLocked returns the generation for new users, with one more.
+func (b *backend) enterLocked() (*generation, error) {
+	for {
+		g, err := b.currentLocked()
+		if err != nil || g.Enter() {
+			return g, err
+		}
+	}
+}
+
 // currentLocked returns the generation for new users.
 func (b *backend) currentLocked() (*generation, error) {
 	if b.closed {
 		return nil, errClosed
 	}
-	if b.current != nil && b.current.ending && b.next != nil {
+	if b.current != nil && b.current.IsEnding() && b.next != nil {
 		b.current, b.next = b.next, nil
 	}
-	if b.current == nil || b.current.ending {
+	if b.current == nil || b.current.IsEnding() {
 		b.current = b.beginLocked(false)
 	}
 	return b.current, nil
@@ -160,8 +130,8 @@ func (b *backend) await(ctx context.Context, g *generation, epoch <-chan struct{
 	select {
 	case <-epoch:
 		err = errCutOff
-	case <-g.ready:
-		err = g.err
+	case <-g.Ready():
+		err = g.Err()
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -174,46 +144,61 @@ func (b *backend) await(ctx context.Context, g *generation, epoch <-chan struct{
 func (b *backend) release(g *generation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g.users--
-	select {
-	case <-g.ready:
-	default:
-		if g.users == 0 && !g.keepUnused {
-			b.endLocked(g, Unused) // nothing waits for it any more
-		}
+	if g.Leave() && !g.keepUnused {
+		b.endLocked(g, Unused) // nothing waits for it any more
 	}
 }
 
 // beginLocked launches another browser: next to the running one, or once all
 // earlier ones are gone.
 func (b *backend) beginLocked(beside bool) *generation {
-	g := &generation{
-		opts: b.opts, typ: b.typ, open: map[*tunnel]bool{},
-		ready: make(chan struct{}), end: make(chan struct{}), gone: make(chan struct{}),
-	}
+	g := &generation{opts: b.opts}
+	var after []*generation
 	for _, before := range b.all {
 		// Two at once would fight over a profile.
 		if !beside || before.opts.Profile == g.opts.Profile && g.opts.Profile != "" {
-			g.after = append(g.after, before)
+			after = append(after, before)
 		}
 	}
-	g.opening, g.stopOpening = context.WithCancel(context.Background())
-	g.shared = b.sharing(g)
+	var began time.Time
+	typ, s := b.typ, b.spec
+	s.Launch = func(ctx context.Context) (*sibling.Browser, error) {
+		for _, before := range after {
+			select {
+			case <-before.Gone():
+			case <-ctx.Done(): // all users have left meanwhile
+				return nil, context.Cause(ctx)
+			}
+		}
+		began = time.Now()
+		return b.launch(ctx, g.opts, typ)
+	}
+	s.Launched = func(err error) { b.launched(g, err) }
+	s.Running = func() { b.logLaunch(g, began) }
+	s.Over = func() { b.over(g, began) }
+	g.Chrome = supply.Start(s)
 	b.all = append(b.all, g)
-	b.running.Go(func() { b.run(g) })
+	b.running.Go(func() {
+		<-g.Done()
+		if g.Cause() == Unused && g.WasLaunched() {
+			b.log.Info("no " + b.useName() + " for " + b.spec.Idle.Timeout.String() + ": stopping the browser")
+		}
+		b.changed()
+		<-g.Gone()
+		b.mu.Lock()
+		b.all = slices.DeleteFunc(b.all, func(o *generation) bool { return o == g })
+		b.mu.Unlock()
+		b.changed()
+	})
 	return g
 }
 
 // endLocked starts the end of a generation, which is gone some time later.
 func (b *backend) endLocked(g *generation, why error) {
-	if g.ending {
-		return
-	}
-	g.ending, g.why = true, why
 	if b.next == g {
 		b.next = nil
 	}
-	close(g.end)
+	g.End(why)
 }
 
 // endAllLocked ends the browser, and the one that is about to replace it.
@@ -226,129 +211,73 @@ func (b *backend) endAllLocked() {
 	}
 }
 
-// remove forgets a generation once nothing of it is left.
-func (b *backend) remove(g *generation) {
-	b.mu.Lock()
-	b.all = slices.DeleteFunc(b.all, func(o *generation) bool { return o == g })
-	b.mu.Unlock()
-	close(g.gone)
-	b.changed()
+// useName names what keeps a browser from being idle.
+func (b *backend) useName() string {
+	if b.spec.Idle.ByConnections {
+		return "WebSocket"
+	}
+	return "traffic"
 }
 
-// run runs a generation from its launch to its end.
-func (b *backend) run(g *generation) {
-	defer b.remove(g)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		select {
-		case <-g.end:
-			cancel()
-		case <-g.ready:
-		}
-	}()
-	for _, before := range g.after {
-		<-before.gone
-	}
-	g.after = nil
-	began := time.Now()
-	var browser *sibling.Browser
-	var err error
-	select {
-	case <-g.end: // all users have left meanwhile
-		err = context.Canceled
-		cancel()
-	default:
-		browser, err = b.launch(ctx, g.opts, g.typ)
-	}
-	cancelled := err != nil && ctx.Err() != nil
-	if cancelled {
-		err = &exit.Error{Code: exit.TryAgain, Err: errors.New("the launch was cancelled")}
-	}
+// launched notes the result of a launch.
+func (b *backend) launched(g *generation, err error) {
 	b.mu.Lock()
-	g.browser, g.err, g.failed = browser, err, err != nil && !cancelled
-	if err == nil && browser.Pipe() != nil {
-		g.mux = single.NewPipe(browser.Pipe().Answers, browser.Pipe().Commands)
+	isNext := b.next == g
+	if isNext {
+		b.next = nil
 	}
-	if err != nil {
-		if g.failed {
+	alone := false
+	switch failed := err != nil && err != supply.ErrCancelled; {
+	case err != nil:
+		if failed {
 			b.lastError = err
 		}
 		if g.revert != nil && reflect.DeepEqual(b.opts, g.opts) {
 			b.opts = *g.revert // the last options known to work, or requested first
 		}
-		b.endLocked(g, nil)
-		close(g.ready)
-		alone := g.users == 0
-		b.mu.Unlock()
-		if g.failed && alone {
-			b.logFailureOnce(g)
+		alone = failed && g.Users() == 0
+	default:
+		if isNext {
+			b.endLocked(b.current, ToldToStop)
+			b.current = g
 		}
-		return
+		if b.owned {
+			b.launches++
+		}
+		b.lastError = nil
+		b.typ = cmp.Or(browserType(g), b.typ)
 	}
-	if b.next == g {
-		b.next = nil
-		b.endLocked(b.current, ToldToStop)
-		b.current = g
-	}
-	if b.owned {
-		b.launches++
-	}
-	b.lastError = nil
-	var br record.Browser
-	if ok, err := browser.Record.Get("browser", &br); ok && err == nil {
-		b.typ = br.Type
-	}
-	g.used = time.Now()
-	if b.idle > 0 {
-		g.idle.Start(b.idle, func() { b.onIdle(g) })
-	}
-	close(g.ready)
 	b.mu.Unlock()
+	if alone {
+		g.logged.Do(func() { logFailure(b.log, err) })
+	}
+}
+
+// browserType returns the type of a generation's browser; "": its record does not say.
+func browserType(g *generation) string {
+	var br record.Browser
+	g.Browser.Record.Get("browser", &br)
+	return br.Type
+}
+
+func (b *backend) logLaunch(g *generation, began time.Time) {
 	if b.owned {
-		b.log.Info("launched the browser", "type", br.Type, "id", browser.Instance.ID,
-			"endpoint", cmp.Or(sibling.Addr(browser.Instance), "pipe"),
+		b.log.Info("launched the browser", "type", browserType(g), "id", g.Browser.Instance.ID,
+			"endpoint", cmp.Or(sibling.Addr(g.Browser.Instance), "pipe"),
 			"took_ms", time.Since(began).Milliseconds())
 	}
 	b.changed()
+}
 
-	ctx, stopWatch := context.WithCancel(context.Background())
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		b.watch(ctx, g)
-	}()
-	stopped := false
-	select {
-	case <-browser.Ended():
-	case <-g.end:
-		stopped = true
-	case <-g.muxDone(): // the browser ends by itself then
-		select {
-		case <-browser.Ended():
-		case <-g.end:
-		case <-time.After(endDelay):
-		}
-	}
-	stopWatch()
-	<-watched
-	b.mu.Lock()
-	g.ending = true
-	exit := g.why
-	g.idle.Stop()
-	b.mu.Unlock()
-	b.closeTunnels(g)
-	b.closeShared(g)
-	if g.mux != nil {
-		g.mux.Close()
-	}
-	browser.Stop()
-	if !stopped {
+// over notes and logs why a browser has ended.
+func (b *backend) over(g *generation, began time.Time) {
+	exit := g.Cause()
+	if g.EndedByItself() {
 		log := b.log.Info
-		switch exit = browser.Err(); {
+		switch exit = g.Browser.Err(); {
 		case exit != nil:
 			log = b.log.Warn
-		case b.wasStopped(browser.Instance.ID):
+		case b.wasStopped(g.Browser.Instance.ID):
 			exit = errors.New("it was stopped by blaunch stop or a signal")
 		default:
 			exit = errors.New("it ended by itself")
@@ -358,21 +287,12 @@ func (b *backend) run(g *generation) {
 		}
 		log("the browser ended: " + exit.Error())
 	}
-	if browser.Err() == nil {
-		b.stopOrphan(browser, began) // its launcher may have been gone already
+	if g.Browser.Err() == nil {
+		b.stopOrphan(g.Browser, began) // its launcher may have been gone already
 	}
 	b.mu.Lock()
 	b.lastExit = exit
 	b.mu.Unlock()
-}
-
-// muxDone returns a channel that is closed when a browser without a port has closed its
-// pipe.
-func (g *generation) muxDone() <-chan struct{} {
-	if g.mux == nil {
-		return nil
-	}
-	return g.mux.Done()
 }
 
 // wasStopped reports whether the browser's supervisor recorded that it was told
@@ -400,7 +320,6 @@ func (b *backend) relaunch(ctx context.Context, over options.Options, force bool
 		return err
 	}
 	g.keepUnused = true
-	g.users++
 	b.mu.Unlock()
 	if err := b.await(ctx, g, nil); err != nil {
 		return err
@@ -409,7 +328,7 @@ func (b *backend) relaunch(ctx context.Context, over options.Options, force bool
 	return nil
 }
 
-// replaceLocked returns the generation that relaunch waits for.
+// replaceLocked returns the generation that relaunch waits for, with one more user.
 func (b *backend) replaceLocked(over options.Options, force bool) (*generation, error) {
 	if b.closed {
 		return nil, errClosed
@@ -417,19 +336,14 @@ func (b *backend) replaceLocked(over options.Options, force bool) (*generation, 
 	before := b.opts
 	b.opts = before.With(over)
 	if reflect.DeepEqual(before, b.opts) && !force {
-		if b.next != nil {
+		if b.next != nil && b.next.Enter() {
 			return b.next, nil
 		}
-		return b.currentLocked()
+		return b.enterLocked()
 	}
-	running := false
-	if b.current != nil && !b.current.ending {
-		select {
-		case <-b.current.ready:
-			running = true
-			before = b.current.opts
-		default:
-		}
+	running := b.current != nil && !b.current.IsEnding() && b.current.WasLaunched()
+	if running {
+		before = b.current.opts
 	}
 	if b.next != nil {
 		b.endLocked(b.next, ToldToStop)
@@ -444,6 +358,7 @@ func (b *backend) replaceLocked(over options.Options, force bool) (*generation, 
 		b.current = g
 	}
 	g.revert = &before
+	g.Enter()
 	return g, nil
 }
 
@@ -459,7 +374,7 @@ func (b *backend) stop(ctx context.Context) error {
 	b.mu.Unlock()
 	for _, g := range all {
 		select {
-		case <-g.gone:
+		case <-g.Gone():
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -96,7 +96,7 @@ func TestCutWhileWaiting(t *testing.T) {
 		if p.backend.current == nil {
 			return 0
 		}
-		return p.backend.current.users
+		return p.backend.current.Users()
 	}
 	until(t, "all wait", func() bool { return users() == 3 })
 	p.CloseWebSockets()

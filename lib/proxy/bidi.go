@@ -36,7 +36,7 @@ type bidiSession struct {
 // run relays between the connections, and ends the session when the client is
 // gone, after calling left. It reports whether the session is certainly over.
 func (s *bidiSession) run(left func(), cut <-chan struct{}) (over bool) {
-	defer s.close()
+	defer s.Close()
 	s.toBrowser.Complete = true // a client may be gone in the middle of a message
 	down, up := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -50,7 +50,7 @@ func (s *bidiSession) run(left func(), cut <-chan struct{}) (over bool) {
 	select {
 	case <-up:
 	case <-down: // the browser is gone
-		s.close()
+		s.Close()
 		<-up
 		return s.isOver()
 	}
@@ -67,7 +67,7 @@ func (s *bidiSession) run(left func(), cut <-chan struct{}) (over bool) {
 	case <-cut:
 	case <-time.After(endTimeout):
 	}
-	s.close()
+	s.Close()
 	<-down
 	return over
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/fleet/supply"
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/lazy"
@@ -97,19 +98,19 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (resp *http.Response, err error) {
 	d, _ := front.ReadDevTools(r, r.URL.Path, true) // which has been allowed
 	failed := p.try(r.Context(), p.backend.epochAt(time.Now()), func(g *generation) error {
-		i := g.browser.Instance
+		i := g.Browser.Instance
 		if i.Protocol == record.BiDi {
 			err = errNoJSON(r)
 			return nil
 		}
-		out, below := r.Clone(r.Context()), sessionPath(i)
+		out, below := r.Clone(r.Context()), supply.SessionPath(i)
 		out.URL.Host, out.Host = sibling.Addr(i), p.hostFor(r.Host, i)
 		if below != "" {
 			out.URL.Path, out.URL.RawPath = below+out.URL.Path, ""
 		}
 		answer, err := transport.RoundTrip(out)
 		if d.IsCommand() {
-			p.backend.noteUse(g)
+			g.NoteUse()
 		}
 		switch {
 		case err != nil:
@@ -181,7 +182,7 @@ func (c timedConn) Read(p []byte) (int, error) {
 // refuses. Firefox accepts only its own port; a port of bpool or a bproxy with
 // sessions accepts only its own host.
 func (p *Proxy) hostFor(client string, i record.Instance) string {
-	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi || sessionPath(i) != "" {
+	if p.Direct || !chromeHost(client) || i.Protocol == record.BiDi || supply.SessionPath(i) != "" {
 		return sibling.Addr(i)
 	}
 	return client
@@ -219,7 +220,7 @@ func replaceAddress(resp *http.Response, browser, proxy string) error {
 // stopReason returns why a browser that did not answer must be stopped, nil if
 // it may be well.
 func (g *generation) stopReason(err error) error {
-	if errors.Is(err, syscall.ECONNREFUSED) || g.mux != nil && wait.Closed(g.mux.Done()) {
+	if errors.Is(err, syscall.ECONNREFUSED) || g.HasClosed() {
 		return errors.New("its endpoint is closed")
 	}
 	return nil
@@ -253,7 +254,7 @@ type upgraded struct {
 func (p *Proxy) dialBrowser(
 	g *generation, r *http.Request, d front.DevTools, epoch <-chan struct{},
 ) (*upgraded, error) {
-	i := g.browser.Instance
+	i := g.Browser.Instance
 	if i.Protocol == record.BiDi {
 		if err := p.backend.awaitSessionEnd(r.Context(), g, epoch); err != nil {
 			return nil, err
@@ -292,12 +293,12 @@ func (p *Proxy) dial(ctx context.Context, network, addr string) (net.Conn, error
 // path returns the browser's path for the one that the client requests.
 func (p *Proxy) path(r *http.Request, d front.DevTools, i record.Instance) (string, error) {
 	if d.Endpoint != front.ToBrowser && (d != front.DevTools{Endpoint: front.ToBiDi} || i.Protocol != record.BiDi) {
-		return sessionPath(i) + r.URL.EscapedPath(), nil
+		return supply.SessionPath(i) + r.URL.EscapedPath(), nil
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout,
 		errors.New("it did not report the address of its WebSocket"))
 	defer cancel()
-	path, err := socketPath(ctx, i)
+	path, err := supply.SocketPath(ctx, i)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -365,7 +366,7 @@ func (p *Proxy) join(w *front.Response, r *http.Request, g *generation, u *upgra
 		return err
 	}
 	t := &tunnel{
-		client: client, browser: u.conn, bidi: g.browser.Instance.Protocol == record.BiDi, done: make(chan struct{}),
+		client: client, browser: u.conn, bidi: g.Browser.Instance.Protocol == record.BiDi, done: make(chan struct{}),
 		fromClient: buffered(in.Reader), fromBrowser: buffered(u.in),
 	}
 	t.in, t.lastUse = observed(client)
@@ -373,7 +374,7 @@ func (p *Proxy) join(w *front.Response, r *http.Request, g *generation, u *upgra
 		t.record = p.Trace.Connection(r.URL.Path)
 	}
 	if !p.backend.addTunnel(g, t, epoch) {
-		t.close()
+		t.Close()
 		p.Front.Limit.Drop(client)
 		return errCutOff
 	}
@@ -394,7 +395,7 @@ func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, re
 	switched.Header.Write(&head)
 	head.WriteString("\r\n")
 	if _, err := t.client.Write(head.Bytes()); err != nil {
-		t.close()
+		t.Close()
 		return 0, 0
 	}
 	if !t.bidi && t.record == nil {
@@ -403,10 +404,10 @@ func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, re
 	client, browser := t.messages()
 	if !t.bidi {
 		websocket.Join(client, browser)
-		t.close()
+		t.Close()
 	} else if s := (&bidiSession{tunnel: t, toClient: client, toBrowser: browser, ended: make(chan struct{})}); !s.run(
-		func() { p.backend.markClientGone(t) }, g.end) {
-		p.Log.Debug(SessionLeft.Error(), "instance", g.browser.Instance.ID)
+		func() { p.backend.markClientGone(t) }, g.Done()) {
+		p.Log.Debug(SessionLeft.Error(), "instance", g.Browser.Instance.ID)
 		p.backend.markClientGone(t) // new clients wait for its end
 		p.backend.reportUnreachable(g, SessionLeft)
 	}

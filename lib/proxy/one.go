@@ -13,9 +13,9 @@ import (
 
 	"btools/lib/cdp/single"
 	"btools/lib/exit"
+	"btools/lib/fleet/supply"
 	"btools/lib/front"
 	"btools/lib/jsonrpc"
-	"btools/lib/liveness"
 	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/virtual"
@@ -41,7 +41,7 @@ func NewOneConnection(find func() (record.Instance, error)) *OneConnection {
 		if err != nil {
 			return nil, err
 		}
-		path, err := socketPath(ctx, i)
+		path, err := supply.SocketPath(ctx, i)
 		if err != nil {
 			return nil, &exit.Error{Code: exit.Unavailable,
 				Err: fmt.Errorf("it does not tell the address of its WebSocket: %w", err),
@@ -125,7 +125,7 @@ func (p *Proxy) serveOne(w *front.Response, r *http.Request) error {
 		}
 	}}, "")
 	if d.IsCommand() {
-		p.backend.noteUse(g)
+		g.NoteUse()
 	}
 	if t != nil {
 		p.backend.removeTunnel(g, t)
@@ -182,16 +182,13 @@ func (b whole) Connect(w http.ResponseWriter, r *http.Request, target string) er
 	return nil
 }
 
-// errNotAsked means that a browser was not asked for its health.
-var errNotAsked = fmt.Errorf("%w: nothing is connected to it", liveness.ErrNotChecked)
-
 // check asks the browser for an answer over the WebSocket, without opening one.
 func (o *OneConnection) check(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
 	defer cancel()
 	asked, err := o.browser.Check(ctx)
 	if !asked {
-		return errNotAsked
+		return supply.ErrNotAsked
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/fleet/supply"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 )
@@ -25,7 +26,7 @@ func TestPing(t *testing.T) {
 		if strings.Contains(c.want, "100ms") {
 			within = 100 * time.Millisecond
 		}
-		err := Ping(t.Context(), browserAt(t, c.addr, c.protocol).Instance, within)
+		err := supply.Ping(t.Context(), browserAt(t, c.addr, c.protocol).Instance, within)
 		if err == nil && c.want != "" || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.addr, err, c.want)
 		}
@@ -36,7 +37,7 @@ func TestPing(t *testing.T) {
 // so.
 func TestBrowserHangs(t *testing.T) {
 	t.Parallel()
-	health := Health{Interval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}
+	health := supply.Health{Interval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}
 	e := newFirefox(t)
 	p := &Proxy{Launch: launches(browserAt(t, e.addr, record.CDP)), Health: health}
 	serve(t, p)

@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/control/api"
 	"btools/lib/fleet"
+	"btools/lib/fleet/supply"
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/launch/options"
@@ -52,7 +53,7 @@ type Proxy struct {
 	Idle              time.Duration
 	IdleByConnections bool
 	// Health says how the browser's health is checked.
-	Health Health
+	Health supply.Health
 	// Direct shows the browser's own address in /json.
 	Direct bool
 	// Front serves the port: the caller sets its Guard, its Limit, and routes of its own.
@@ -77,20 +78,20 @@ type Proxy struct {
 	plain         *httputil.ReverseProxy
 }
 
-// Health says how often a browser's health is checked, never if Interval is 0,
-// and how long the browser may take to answer. One that does not answer is
-// stopped, unless it is foreign.
-type Health struct{ Interval, Timeout time.Duration }
-
 // Start makes the proxy ready to Serve.
 func (p *Proxy) Start() {
 	if p.answerTimeout == 0 {
 		p.answerTimeout = answerTimeout
 	}
-	p.backend = backend{launch: p.Launch, owned: !p.Foreign, idle: p.Idle, byConnections: p.IdleByConnections,
-		health: p.Health, within: p.answerTimeout, overlap: p.Overlap,
-		state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected, held: p.Held, opts: p.Options,
-		epoch: make(chan struct{}), one: p.One}
+	b := &p.backend
+	*b = backend{launch: p.Launch, owned: !p.Foreign, overlap: p.Overlap, state: p.State, log: p.Log,
+		changed: p.Changed, unconnected: p.Unconnected, held: p.Held, opts: p.Options, epoch: make(chan struct{}),
+		one: p.One, spec: supply.Spec{Foreign: p.Foreign, Open: p.backend.openPort, Within: p.answerTimeout,
+			Late: errors.New("its WebSocket did not answer"), Grace: endDelay, Health: p.Health, Log: p.Log,
+			Idle: supply.Idle{Timeout: p.Idle, ByConnections: p.IdleByConnections, Busy: isDownloading}}}
+	if p.One != nil {
+		b.spec.Health.Ping = p.One.check
+	}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
 	}
@@ -176,8 +177,8 @@ const (
 
 // Exits of browsers that the proxy has stopped and that were well.
 var (
-	ToldToStop  = errors.New("it was told to stop")
-	Unused      = errors.New("nobody used it")
+	ToldToStop  = supply.ToldToStop
+	Unused      = supply.Unused
 	SessionLeft = errors.New("a client left a session that cannot be ended")
 )
 
@@ -185,6 +186,7 @@ var (
 type Status struct {
 	api.ProxyStatus
 	Exit    error `json:"-"` // why the last browser ended; nil: none has
+	Ending  error `json:"-"` // why a browser is being stopped; nil: none is
 	Failure error `json:"-"` // LastError of a launch; nil: the last one has not failed
 }
 
@@ -207,7 +209,7 @@ func (p *Proxy) status() (Status, *record.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := Status{api.ProxyStatus{State: Stopped, Owned: b.owned, Connections: p.Front.Limit.Count(),
-		Launches: b.launches, Options: b.opts}, b.lastExit, b.lastError}
+		Launches: b.launches, Options: b.opts}, b.lastExit, nil, b.lastError}
 	if s.Exit != nil {
 		s.LastExit = s.Exit.Error()
 	}
@@ -221,28 +223,28 @@ func (p *Proxy) status() (Status, *record.Record) {
 	if g == nil {
 		return s, nil
 	}
-	s.WebSockets = len(g.open)
-	if !g.checked.IsZero() {
-		s.LastCheck = new(g.checked)
+	s.WebSockets = len(g.Conns())
+	checked, checkErr := g.LastCheck()
+	if !checked.IsZero() {
+		s.LastCheck = new(checked)
 	}
-	launched := wait.Closed(g.ready) && g.err == nil
-	if launched && !g.ending {
-		s.IdleSeconds = new(max(0, time.Since(b.lastUseLocked(g)).Round(time.Millisecond).Seconds()))
+	launched := g.WasLaunched()
+	if launched && !g.IsEnding() {
+		s.IdleSeconds = new(max(0, time.Since(g.LastUse()).Round(time.Millisecond).Seconds()))
 	}
-	gone := wait.Closed(g.gone)
 	switch {
 	case !b.owned && launched:
-		if g.checkErr != "" {
-			s.State, s.LastError = Unresponsive, g.checkErr
+		if checkErr != "" {
+			s.State, s.LastError = Unresponsive, checkErr
 		}
-		return s, g.browser.Record
+		return s, g.Browser.Record
 	case !b.owned:
-	case gone || g.ending && !launched:
-	case g.ending:
-		s.State = Stopping
+	case wait.Closed(g.Gone()) || g.IsEnding() && !launched:
+	case g.IsEnding():
+		s.State, s.Ending = Stopping, g.Cause()
 	case launched:
 		s.State = Ready
-		return s, g.browser.Record
+		return s, g.Browser.Record
 	default:
 		s.State = Launching
 	}

@@ -34,7 +34,7 @@ type halfCloser interface{ CloseWrite() error }
 
 // run relays bytes in both directions and returns the number of bytes sent each way.
 func (t *tunnel) run() (sent, received int64) {
-	defer t.close()
+	defer t.Close()
 	done := make(chan int64, 1)
 	go func() { done <- t.half(t.browser, t.client, t.in, t.fromClient) }()
 	received = t.half(t.client, t.browser, t.browser, t.fromBrowser)
@@ -51,7 +51,7 @@ func (t *tunnel) half(to, from, in net.Conn, early []byte) int64 {
 		n += k
 	}
 	if c, ok := to.(halfCloser); !ok || c.CloseWrite() != nil {
-		t.close()
+		t.Close()
 	}
 	to.SetReadDeadline(time.Now().Add(linger))
 	from.SetWriteDeadline(time.Now().Add(linger))
@@ -73,15 +73,18 @@ func (t *tunnel) messages() (client, browser *websocket.Conn) {
 // closed once the session has ended.
 func (t *tunnel) closeClient() {
 	if !t.bidi {
-		t.close()
+		t.Close()
 		return
 	}
 	t.client.Close()
 	t.browser.SetWriteDeadline(time.Now().Add(endTimeout)) // a write to it may be stuck
 }
 
-// close ends both directions.
-func (t *tunnel) close() {
+// LastUse returns when the client last sent anything.
+func (t *tunnel) LastUse() time.Time { return t.lastUse() }
+
+// Close ends both directions.
+func (t *tunnel) Close() {
 	t.once.Do(func() {
 		t.client.Close()
 		t.browser.Close()

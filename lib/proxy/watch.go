@@ -1,76 +1,12 @@
 package proxy
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
-	"btools/lib/liveness"
 	"btools/lib/record"
 	"btools/lib/sibling"
 )
-
-// watch checks a browser's health periodically until the context ends. It ends
-// a browser of our own that does not answer.
-func (b *backend) watch(ctx context.Context, g *generation) {
-	if b.health.Interval <= 0 {
-		return
-	}
-	tick := time.NewTicker(b.health.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		began := time.Now()
-		err := liveness.Check(ctx, b.health.Timeout, liveness.Load,
-			func(ctx context.Context, within time.Duration) error { return b.ping(ctx, g, within) })
-		if ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, errNotAsked) {
-			continue
-		}
-		if errors.Is(err, liveness.ErrNotChecked) {
-			b.log.Warn(err.Error())
-			continue
-		}
-		if err != nil && b.activeSince(g, began) {
-			continue // it is busy with its sessions, which would all be lost
-		}
-		b.mu.Lock()
-		was := g.checkErr
-		g.checked, g.checkErr = record.Now(), ""
-		if err != nil {
-			g.checkErr = err.Error()
-		}
-		b.mu.Unlock()
-		if err != nil && b.owned {
-			b.log.Warn("the browser does not answer: stopping it", "why", err)
-			b.end(g, fmt.Errorf("it did not answer: %w", err))
-			return
-		}
-		if err != nil && was == "" {
-			b.log.Warn("the browser does not answer; this proxy does not own it and leaves it running", "why", err)
-		}
-	}
-}
-
-// ping asks a browser for an answer: by a connection of its own, or by the only one
-// that there is.
-func (b *backend) ping(ctx context.Context, g *generation, within time.Duration) error {
-	if b.one != nil {
-		return b.one.check(ctx, within)
-	}
-	if g.mux != nil {
-		return PingMux(ctx, g.mux, within)
-	}
-	return Ping(ctx, g.browser.Instance, within)
-}
 
 // endDelay is how long a browser without an endpoint may take until it is seen
 // to end.
@@ -85,10 +21,8 @@ func (b *backend) reportUnreachable(g *generation, why error) bool {
 		return false
 	}
 	select {
-	case <-g.gone:
-		return true
-	case <-g.end:
-		return true // the next user waits for that
+	case <-g.Done():
+		return true // the next user waits until it is gone
 	case <-time.After(endDelay):
 	}
 	if why != nil {

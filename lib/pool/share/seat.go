@@ -31,7 +31,7 @@ func (c *Chrome) TakeSeat(ahead bool, spares int) *Seat {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seats++
-	c.used = time.Now()
+	c.NoteUse()
 	if ahead {
 		c.ahead++
 	}
@@ -85,14 +85,10 @@ func (t *Seat) sitLocked() {
 // one, the seat can be used again.
 func (t *Seat) Open(ctx context.Context, from *virtual.Saved, files *downloads.Files, state string) (*Session, error) {
 	c := t.chrome
-	c.mu.Lock()
-	c.waiting++ // one that waits for its session needs the browser, too
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.waiting--
-	}()
+	if !c.Enter() { // one that waits for its session needs the browser, too
+		return nil, ErrGone
+	}
+	defer c.Leave()
 	s, err := (*virtual.Session)(nil), error(nil)
 	if from == nil {
 		s, err = t.take(ctx)
@@ -149,7 +145,7 @@ func (c *Chrome) restore(
 	o := c.options
 	o.Files, o.Login, o.State, o.Tabs = files, snapshot.State, state, snapshot.Tabs
 	o.Emulated = snapshot.Emulated
-	s, err := c.virtual.NewSession(ctx, o)
+	s, err := c.NewSession(ctx, o)
 	if err == nil {
 		return s, nil
 	}
@@ -163,7 +159,10 @@ func (c *Chrome) restore(
 }
 
 // Use counts a request or WebSocket of the session; call done when it ends.
-func (s *Session) Use() (done func()) { return s.seat.chrome.use() }
+func (s *Session) Use() (done func()) {
+	s.seat.chrome.Hold()
+	return s.seat.chrome.Release
+}
 
 // End ends the session, waits until its pages are closed, and releases its seat.
 func (s *Session) End(ctx context.Context) error {

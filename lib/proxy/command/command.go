@@ -21,6 +21,7 @@ import (
 	"btools/lib/devtools"
 	"btools/lib/exit"
 	"btools/lib/flags"
+	"btools/lib/fleet/supply"
 	"btools/lib/forward/limits"
 	"btools/lib/front"
 	"btools/lib/launch/options"
@@ -148,7 +149,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
 		Options: o, Eager: c.Bool("eager"), Idle: s.Idle, IdleByConnections: s.IdleBy == settings.Connections,
 		Direct: c.Bool("direct"),
-		Health: proxy.Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout}, Log: c.Log,
+		Health: supply.Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout}, Log: c.Log,
 	}
 	if err := flags.CheckDurations(c, "stop-timeout"); err != nil {
 		return nil, err

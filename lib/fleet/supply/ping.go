@@ -1,4 +1,4 @@
-package proxy
+package supply
 
 import (
 	"bytes"
@@ -40,8 +40,8 @@ func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
 	return err
 }
 
-// PingMux is Ping for a browser without a port.
-func PingMux(ctx context.Context, m *single.Mux, within time.Duration) error {
+// pingMux is Ping for a browser without a port.
+func pingMux(ctx context.Context, m *single.Mux, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
 	defer cancel()
 	return m.Check(ctx)
@@ -51,7 +51,7 @@ func ping(ctx context.Context, i record.Instance) error {
 	if i.Source == record.FromExtension {
 		return pingJoined(ctx, i)
 	}
-	path, err := socketPath(ctx, i)
+	path, err := SocketPath(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func ping(ctx context.Context, i record.Instance) error {
 // pingJoined asks the hub for a browser that has joined by its extension: the hub
 // pings the browser itself. A connection would open a tab in it.
 func pingJoined(ctx context.Context, i record.Instance) error {
-	path := sessionPath(i)
+	path := SessionPath(i)
 	if parts := strings.SplitN(path, "/", 4); len(parts) == 4 { // a session of the browser
 		path = "/session/" + parts[2]
 	}
@@ -91,13 +91,13 @@ func pingJoined(ctx context.Context, i record.Instance) error {
 	return err
 }
 
-// socketPath returns the path of the browser's WebSocket. It asks the browser
+// SocketPath returns the path of the browser's WebSocket. It asks the browser
 // if the record does not say.
-func socketPath(ctx context.Context, i record.Instance) (string, error) {
+func SocketPath(ctx context.Context, i record.Instance) (string, error) {
 	if i.Protocol == record.BiDi {
 		return "/session", nil
 	}
-	if below := sessionPath(i); below != "" {
+	if below := SessionPath(i); below != "" {
 		return below + "/devtools/browser", nil
 	}
 	if u, err := url.Parse(i.WSURL); err == nil && strings.HasPrefix(u.Path, "/devtools/browser/") {
@@ -114,10 +114,10 @@ func socketPath(ctx context.Context, i record.Instance) (string, error) {
 	return u.Path, nil
 }
 
-// sessionPath returns /session/NAME if the browser is a session on the port of
+// SessionPath returns /session/NAME if the browser is a session on the port of
 // another program, or "" if it has a port to itself. The session of a browser
 // that has joined by its extension is /session/INSTANCE/session/NAME.
-func sessionPath(i record.Instance) string {
+func SessionPath(i record.Instance) string {
 	if i.Protocol == record.BiDi {
 		return ""
 	}

@@ -1,0 +1,288 @@
+// Package supply is where browsers come from. A Chrome is one browser, from the decision
+// to launch it to its end: launched by a sibling, running already, or behind one
+// connection. It is watched, asked for its health, stopped when it is idle, and opened
+// for sessions at most once at a time.
+//
+// The package knows no users: it counts who uses a browser, and not who that is, has no
+// leases and no sessions of clients, and does not log what only its owner can word.
+//
+// If this program is killed, the sibling that holds the browser ends it: it sees the end
+// of its owner's pipe, and Chrome that of its debugging pipe. A browser of another
+// program goes on.
+package supply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"btools/lib/cdp/single"
+	"btools/lib/exit"
+	"btools/lib/record"
+	"btools/lib/sibling"
+	"btools/lib/virtual"
+	"btools/lib/wait"
+)
+
+// Spec says how a browser is launched, opened and watched.
+type Spec struct {
+	Launch func(context.Context) (*sibling.Browser, error)
+	// Foreign says that another program launches and stops the browser: Launch only finds it.
+	Foreign bool
+	// Open opens a browser with a port for sessions; nil: by its WSURL. Late is the error
+	// if opening takes longer than Within.
+	Open   func(context.Context, *sibling.Browser) (*virtual.Browser, error)
+	Within time.Duration
+	Late   error
+	// Bound says that the browser is opened for sessions before it is ready, and that it ends with that connection.
+	Bound bool
+	// Grace is how long the browser may take to end after it has closed its connection.
+	Grace  time.Duration
+	Health Health
+	Idle   Idle
+	Log    *slog.Logger
+
+	// Launched is called with the result of the launch, before Ready is closed, Running after that, and Over when the
+	// browser has been stopped, before Gone is closed. All may be nil; Over is called only for one that was launched.
+	Launched func(error)
+	Running  func()
+	Over     func()
+}
+
+// Chrome is one browser; a Firefox is one, too.
+type Chrome struct {
+	Spec
+	Browser *sibling.Browser // valid once Ready is closed; nil: the launch has failed
+
+	mux      *single.Mux // to a browser without a port; nil: it has one
+	err      error       // of the launch
+	failed   bool        // the launch has failed and was not cancelled
+	ready    chan struct{}
+	gone     chan struct{}
+	ctx      context.Context // ends when it is ending; the cause says why
+	cancel   context.CancelCauseFunc
+	sessions *wait.Starter[*virtual.Browser]
+
+	mu        sync.Mutex // nothing blocks while it is held
+	use       use
+	idleTimer wait.Timer
+	byItself  bool        // it ended without having been told to
+	checked   record.Time // time of the last health check; zero: none yet
+	checkErr  string      // its error; "": the browser was well
+}
+
+// Why a browser has ended.
+var (
+	Unused     = errors.New("nobody used it")
+	ToldToStop = errors.New("it was told to stop")
+
+	errByItself = errors.New("it ended by itself")
+	errLost     = errors.New("it has closed the connection that watches it")
+)
+
+var (
+	// ErrStopping is the error for a client whose browser is ending.
+	ErrStopping = &exit.Error{Code: exit.TryAgain, Err: errors.New("the browser is being stopped")}
+	// ErrCancelled is the error of a launch whose browser was told to end.
+	ErrCancelled = &exit.Error{Code: exit.TryAgain, Err: errors.New("the launch was cancelled")}
+)
+
+// Start starts to launch a browser. The caller waits for Ready, and for Gone after End.
+func Start(s Spec) *Chrome {
+	c := &Chrome{Spec: s, ready: make(chan struct{}), gone: make(chan struct{}),
+		use: use{byConnections: s.Idle.ByConnections, conns: map[Conn]bool{}}}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.sessions = &wait.Starter[*virtual.Browser]{Start: c.open, Gone: func(s *virtual.Browser) error {
+		if wait.Closed(s.Done()) {
+			return virtual.ErrBrowserEnded
+		}
+		return nil
+	}}
+	go c.run()
+	return c
+}
+
+// Ready is closed when the launch has succeeded or failed.
+func (c *Chrome) Ready() <-chan struct{} { return c.ready }
+
+// Err returns the error of the launch once Ready is closed.
+func (c *Chrome) Err() error { return c.err }
+
+// Failed reports whether the launch has failed and was not cancelled.
+func (c *Chrome) Failed() bool { return wait.Closed(c.ready) && c.failed }
+
+// WasLaunched reports whether the launch has succeeded.
+func (c *Chrome) WasLaunched() bool { return wait.Closed(c.ready) && c.err == nil }
+
+// Context returns a context that ends when the browser is Done, for its cause.
+func (c *Chrome) Context() context.Context { return c.ctx }
+
+// Done is closed when the browser has ended or is told to; then Cause says why.
+func (c *Chrome) Done() <-chan struct{} { return c.ctx.Done() }
+
+// IsEnding reports whether the browser is ending or gone: it is not for new users.
+func (c *Chrome) IsEnding() bool { return c.ctx.Err() != nil }
+
+// Cause returns why the browser is Done.
+func (c *Chrome) Cause() error { return context.Cause(c.ctx) }
+
+// EndedByItself reports whether the browser ended without having been told to.
+func (c *Chrome) EndedByItself() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byItself
+}
+
+// Gone is closed when nothing of the browser is left.
+func (c *Chrome) Gone() <-chan struct{} { return c.gone }
+
+// End starts the end of a browser, which is gone some time later. The first reason counts.
+func (c *Chrome) End(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endLocked(why)
+}
+
+func (c *Chrome) endLocked(why error) {
+	c.sessions.Refuse(ErrStopping)
+	c.cancel(why)
+}
+
+// HasClosed reports whether a browser without a port has closed its pipe.
+func (c *Chrome) HasClosed() bool { return c.mux != nil && wait.Closed(c.mux.Done()) }
+
+// run runs a browser from its launch to its end.
+func (c *Chrome) run() {
+	defer close(c.gone)
+	if err := c.launch(); err != nil {
+		if c.err, c.failed = err, c.ctx.Err() == nil; !c.failed {
+			c.err = ErrCancelled
+		}
+		if c.Launched != nil {
+			c.Launched(c.err)
+		}
+		c.End(err)
+		close(c.ready)
+		return
+	}
+	if c.Launched != nil {
+		c.Launched(nil)
+	}
+	c.mu.Lock()
+	c.use.last = time.Now()
+	if c.Idle.Timeout > 0 {
+		c.idleTimer.Start(c.Idle.Timeout, c.onIdle)
+	}
+	c.mu.Unlock()
+	close(c.ready)
+	if c.Running != nil {
+		c.Running()
+	}
+	checking := c.startChecks()
+	c.awaitEnd()
+	checking.Wait()
+	c.mu.Lock()
+	c.idleTimer.Stop()
+	c.mu.Unlock()
+	for _, conn := range c.Conns() {
+		conn.Close()
+	}
+	c.close()
+	if c.Over != nil {
+		c.Over()
+	}
+}
+
+// launch launches the browser, and opens it if it is Bound.
+func (c *Chrome) launch() (err error) {
+	if c.Browser, err = c.Launch(c.ctx); err != nil {
+		return err
+	}
+	if p := c.Browser.Pipe(); p != nil {
+		c.mux = single.NewPipe(p.Answers, p.Commands)
+	}
+	if c.Bound {
+		if _, err = c.Sessions(c.ctx); err != nil {
+			c.close()
+			return fmt.Errorf("cannot share the browser: %w", err)
+		}
+	}
+	return nil
+}
+
+// close stops the browser, and returns when it has ended.
+func (c *Chrome) close() {
+	if s := c.sessions.Close(ErrStopping); s != nil {
+		s.Close()
+	}
+	if c.mux != nil {
+		c.mux.Close()
+	}
+	c.Browser.Stop()
+}
+
+// awaitEnd returns when the browser has ended, or has been told to.
+func (c *Chrome) awaitEnd() {
+	var lost <-chan struct{}
+	if c.Bound {
+		lost = c.sessions.Running().Done()
+	} else if c.mux != nil {
+		lost = c.mux.Done()
+	}
+	select {
+	case <-c.Browser.Ended():
+	case <-c.ctx.Done():
+		return
+	case <-lost: // the browser usually ends then
+		select {
+		case <-c.Browser.Ended():
+		case <-c.ctx.Done():
+			return
+		case <-time.After(c.Grace):
+		}
+	}
+	why := errByItself
+	if !wait.Closed(c.Browser.Ended()) {
+		why = errLost
+	} else if err := c.Browser.Err(); err != nil {
+		why = err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byItself = !c.IsEnding()
+	c.endLocked(why)
+}
+
+// Sessions returns the browser for sessions. It is opened once for all, and again if the
+// connection is lost.
+func (c *Chrome) Sessions(ctx context.Context) (*virtual.Browser, error) { return c.sessions.Get(ctx) }
+
+// NewSession creates a session.
+func (c *Chrome) NewSession(ctx context.Context, o virtual.Options) (*virtual.Session, error) {
+	browser, err := c.Sessions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return browser.NewSession(ctx, o)
+}
+
+// open opens the browser for sessions.
+func (c *Chrome) open() (browser *virtual.Browser, err error) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, c.Within, c.Late)
+	defer cancel()
+	switch {
+	case c.mux != nil:
+		browser, err = virtual.OpenOn(ctx, virtual.Over(c.mux), c.Log)
+	case c.Open != nil:
+		browser, err = c.Open(ctx, c.Browser)
+	default:
+		browser, err = virtual.Open(ctx, c.Browser.Instance.WSURL, c.Log)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return browser, err
+}

@@ -1,0 +1,132 @@
+package supply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"btools/lib/liveness"
+	"btools/lib/record"
+)
+
+// Health says how often a browser's health is checked, never if Interval is 0, and how
+// long the browser may take to answer. One that does not answer is stopped, unless it is
+// Foreign.
+type Health struct {
+	Interval, Timeout time.Duration
+	// Ping, if not nil, asks the browser for an answer in place of Ping.
+	Ping func(ctx context.Context, within time.Duration) error
+	// Checked, if not nil, is called after the launch and after each check that the browser has not failed.
+	Checked func(*Chrome)
+}
+
+// ErrNotAsked is the answer of a Ping that asks nothing.
+var ErrNotAsked = fmt.Errorf("%w: nothing is connected to it", liveness.ErrNotChecked)
+
+// HangError is why a browser is ended that does not answer.
+type HangError struct{ Err error }
+
+func (e *HangError) Error() string { return "it did not answer: " + e.Err.Error() }
+func (e *HangError) Unwrap() error { return e.Err }
+
+// LastCheck returns the time of the last health check, zero if there has been none, and its error; "": the browser was
+// well.
+func (c *Chrome) LastCheck() (at record.Time, err string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.checked, c.checkErr
+}
+
+// startChecks checks the browser's health again and again until it is ending.
+func (c *Chrome) startChecks() (checking *sync.WaitGroup) {
+	checking = &sync.WaitGroup{}
+	if c.Health.Interval > 0 {
+		checking.Go(func() {
+			for c.wellChecked(); ; {
+				select {
+				case <-c.ctx.Done():
+					return
+				case <-time.After(c.Health.Interval):
+					c.check()
+				}
+			}
+		})
+	}
+	return checking
+}
+
+func (c *Chrome) wellChecked() {
+	if c.Health.Checked != nil {
+		c.Health.Checked(c)
+	}
+}
+
+// check checks the browser's health once. It ends a browser of our own that does not answer.
+func (c *Chrome) check() {
+	began := time.Now()
+	err := liveness.Check(c.ctx, c.Health.Timeout, liveness.Load, c.Ping)
+	switch {
+	case c.ctx.Err() != nil:
+		return
+	case errors.Is(err, ErrNotAsked):
+		return
+	case errors.Is(err, liveness.ErrNotChecked): // the check failed, not the browser
+		c.Log.Warn(err.Error())
+		c.wellChecked()
+		return
+	case err != nil && c.isActiveSince(began): // it is busy with its sessions, which would all be lost
+		c.wellChecked()
+		return
+	}
+	if err != nil && c.leaves() {
+		return
+	}
+	c.mu.Lock()
+	was := c.checkErr
+	c.checked, c.checkErr = record.Now(), ""
+	if err != nil {
+		c.checkErr = err.Error()
+	}
+	c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.wellChecked()
+	case !c.Foreign:
+		c.Log.Warn("the browser does not answer: stopping it", "why", err)
+		c.End(&HangError{err})
+	case was == "":
+		c.Log.Warn("the browser does not answer; this proxy does not own it and leaves it running", "why", err)
+	}
+}
+
+// Ping asks the browser for an answer: by its pipe, by a connection of its own, or as Health says.
+func (c *Chrome) Ping(ctx context.Context, within time.Duration) error {
+	switch {
+	case c.Health.Ping != nil:
+		return c.Health.Ping(ctx, within)
+	case c.mux != nil:
+		return pingMux(ctx, c.mux, within)
+	}
+	return Ping(ctx, c.Browser.Instance, within)
+}
+
+// leaves reports whether a browser of a person, which has failed a check, has just left.
+func (c *Chrome) leaves() bool {
+	if c.Browser.Instance.Source != record.FromExtension {
+		return false
+	}
+	select {
+	case <-c.Done():
+		return true
+	case <-time.After(c.Grace):
+		return false
+	}
+}
+
+// isActiveSince reports whether the browser has sent anything to a session since then.
+func (c *Chrome) isActiveSince(then time.Time) bool {
+	s := c.sessions.Running()
+	return s != nil && s.LastActivity().After(then)
+}
