@@ -155,7 +155,8 @@ func (s *attached) acquire(ctx context.Context, _, _ string) (*Lease, error) {
 	s.src.mu.Unlock()
 	s.closeLeft(ctx, strings.Replace(id, "//localhost:", "//127.0.0.1:", 1), b.WSURL)
 	b.ID = id
-	return &Lease{Browser: b, Release: func() {}, guest: true}, nil
+	return &Lease{Browser: b, Release: func() {},
+		replaced: "the browser had ended, and another one is at its endpoint now"}, nil
 }
 
 func (s *attached) control(context.Context, string, options.Options) (*record.Record, error) {

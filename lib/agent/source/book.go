@@ -18,11 +18,11 @@ type book struct {
 	over    bool
 }
 
-// usable is what calls use: the one browser, a virtual browser on it, or a lease that is kept.
+// usable is used by calls: the one browser, a virtual browser on it, or a kept lease.
 type usable interface {
 	// step takes a step. It returns the zero time if it has, else the time at which something has used it instead.
 	step(due uses.Due[usable]) (kept time.Time)
-	// group has the goroutine of the step.
+	// group returns the group of the step's goroutine.
 	group() *sync.WaitGroup
 }
 
@@ -78,7 +78,7 @@ func (b *book) leave(k usable) {
 	b.leaveLocked(k)
 }
 
-// touch notes that k has been used.
+// touch notes a use of k that is over.
 func (b *book) touch(k usable) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +130,7 @@ func (b *book) beginLocked(due uses.Due[usable]) {
 	})
 }
 
-// close begins no step any more.
+// close ends the steps: none begins any more.
 func (b *book) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,7 +3,6 @@ package source
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -77,8 +76,13 @@ func (s *bpool) forget() {
 
 func (s *bpool) close() { s.service.close() }
 
-func (s *bpool) ask(ctx context.Context, name string) (json.RawMessage, error) {
-	return control.Method[api.Of, json.RawMessage](api.Status).Ask(ctx, s, api.Of{Pool: name})
+// instance returns how an instance is now; nil: that is not known.
+func (s *bpool) instance(ctx context.Context, pool, id string) *api.InstanceStatus {
+	st, err := api.Pools.Ask(ctx, s, api.Of{Pool: pool})
+	if err != nil || len(st.Pools) != 1 {
+		return nil
+	}
+	return st.Pools[0].Find(id)
 }
 
 // instanceID returns the ID of the instance of a pool with this ID or alias.
@@ -109,11 +113,7 @@ func (s *bpool) queue(owner string, w BrowserRef) tasks.Queue {
 
 // look asks for the pools and instances, and notes them.
 func (s *bpool) look(ctx context.Context) (st api.PoolsStatus, err error) {
-	raw, err := s.ask(ctx, "")
-	if err == nil {
-		err = json.Unmarshal(raw, &st)
-	}
-	if err != nil {
+	if st, err = api.Pools.Ask(ctx, s, api.Of{}); err != nil {
 		return st, err
 	}
 	pools := map[string]api.PoolStatus{}
@@ -195,6 +195,7 @@ func isVirtual(i *api.InstanceStatus) bool { return i.Isolation == "context" }
 // does not show.
 func isHidden(i *api.InstanceStatus) bool { return i.Leased && i.Lease == "" }
 
+// browserOf returns an instance as a Browser, with its endpoint unless that depends on the lease.
 func browserOf(p *api.PoolStatus, i *api.InstanceStatus) Browser {
 	b := Browser{Pool: p.Name, Instance: i.ID, Type: i.Browser, Headless: i.Headless, Windows: i.WSLWindows,
 		Profile: i.UserDataDir}

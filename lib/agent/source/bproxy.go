@@ -160,8 +160,11 @@ func (s *bproxy) control(ctx context.Context, method string, o options.Options) 
 		if s.stopped != "" {
 			now.LastExit, s.stopped = s.stopped, ""
 		}
-		s.cur = &Lease{Browser: b, Died: s.watch(i.PID), Release: func() {},
-			ended: now.LastExit}
+		s.cur = &Lease{Browser: b, Died: s.watch(i.PID), Release: func() {}}
+		if now.LastExit != "" {
+			s.cur.replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", now.LastExit)
+			s.cur.restores = true
+		}
 		if s.src.HasSessions() {
 			s.cur.look = s.src.lookAt(hostSession)
 		}
@@ -188,11 +191,11 @@ func (s *bproxy) idOf(context.Context, string) (string, error) { return "", nil 
 func (s *bproxy) end(_, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), endBound)
 	defer cancel()
-	api.Release.Ask(ctx, s.running(), api.Of{Session: name}) // what can't be ended ends with bproxy
+	api.Release.Ask(ctx, s.last(), api.Of{Session: name}) // what can't be ended ends with bproxy
 }
 
 func (s *bproxy) newSession(ctx context.Context, name, state string) error {
-	_, err := api.Hold.Ask(ctx, s.running(),
+	_, err := api.Hold.Ask(ctx, s.last(),
 		api.HoldRequest{Of: api.Of{Session: name}, Settings: settings.WithState(state)})
 	return err
 }
@@ -200,7 +203,7 @@ func (s *bproxy) newSession(ctx context.Context, name, state string) error {
 func (s *bproxy) list(ctx context.Context) []sessionStatus {
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
-	return sessionsAt(ctx, s.running(), api.Of{})
+	return sessionsAt(ctx, s.last(), api.Of{})
 }
 
 // sessionsAt returns the sessions of a bproxy or hub; none if it does not answer.
@@ -209,18 +212,12 @@ func sessionsAt(ctx context.Context, at control.Caller, of api.Of) (all []sessio
 	return all
 }
 
-// running returns the proxy if it runs: what ends a session, or asks for one, starts none.
-func (s *bproxy) running() control.Caller {
-	if p := s.own.Running(); p != nil {
-		return s
-	}
-	return ended{}
+// last returns the last proxy, which may have ended: what ends a session, or asks for one, starts none.
+func (s *bproxy) last() client.Proxy {
+	s.src.mu.Lock()
+	defer s.src.mu.Unlock()
+	return s.at
 }
-
-// ended is a program that does not run.
-type ended struct{}
-
-func (ended) Call(context.Context, string, any, any) error { return errors.New("bproxy has ended") }
 
 // Bounds of the time until a session is hibernated: until it is noticed that its
 // clients have gone, and until it is saved.
@@ -236,7 +233,7 @@ func (s *bproxy) hibernate(ctx context.Context, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
 	defer cancel()
 	for end := time.Now().Add(leaveBound); ; {
-		_, err := api.Rest.Ask(ctx, s.running(), api.Of{Session: name})
+		_, err := api.Rest.Ask(ctx, s.last(), api.Of{Session: name})
 		var e *control.Error
 		switch {
 		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:

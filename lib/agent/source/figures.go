@@ -55,7 +55,7 @@ func (a *ownerLeases) Figures(ctx context.Context) []Figure {
 	var wg sync.WaitGroup
 	for i, at := range kept {
 		wg.Go(func() {
-			now := a.pool.instanceNow(ctx, at.Pool, at.Instance)
+			now := a.pool.instance(ctx, at.Pool, at.Instance)
 			if now == nil {
 				return
 			}

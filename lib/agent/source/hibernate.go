@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"btools/lib/agent/source/uses"
@@ -21,10 +20,10 @@ type hibernated struct {
 	told    time.Time     // when it had come back before the last result that told so
 }
 
-// begin notes that the browser has lost its children, as it was not used for so long.
+// begin notes that the children of the browser were stopped, as it was not used for so long.
 func (n *hibernated) begin(unused time.Duration) { n.pending, n.unused = true, unused }
 
-// now is how the browser of a lease is; nil: that is not known.
+// now returns how the browser of a lease is; nil: that is not known.
 func (l *Lease) now(ctx context.Context) *api.Hibernation {
 	if l.look == nil {
 		return nil
@@ -34,7 +33,7 @@ func (l *Lease) now(ctx context.Context) *api.Hibernation {
 	return l.look(ctx)
 }
 
-// lookAt returns what tells how a session is.
+// lookAt returns a function that asks how a session is.
 func (s *Source) lookAt(name string) func(context.Context) *api.Hibernation {
 	return func(ctx context.Context) *api.Hibernation {
 		if now := s.session(ctx, "", name); now != nil {
@@ -42,29 +41,6 @@ func (s *Source) lookAt(name string) func(context.Context) *api.Hibernation {
 		}
 		return nil
 	}
-}
-
-// watchOver notes how it is known how the session of an instance of a pool is.
-func (a *ownerLeases) watchOver(at *Lease) {
-	if at.Hibernate != 0 {
-		at.note = &hibernated{}
-	}
-	at.look = func(ctx context.Context) *api.Hibernation {
-		if now := a.pool.instanceNow(ctx, at.Pool, at.Instance); now != nil {
-			return &now.Hibernation
-		}
-		return nil
-	}
-}
-
-// instanceNow returns how an instance is now; nil: it is not known.
-func (s *bpool) instanceNow(ctx context.Context, pool, instance string) *api.InstanceStatus {
-	raw, err := s.ask(ctx, pool)
-	var st api.PoolsStatus
-	if err != nil || json.Unmarshal(raw, &st) != nil || len(st.Pools) != 1 {
-		return nil
-	}
-	return st.Pools[0].Find(instance)
 }
 
 // Away hibernates the virtual browsers that no call uses.

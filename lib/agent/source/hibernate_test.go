@@ -79,7 +79,7 @@ func TestNoteOnWhatIsNotKept(t *testing.T) {
 		kept := at(10)
 		now = &api.Hibernation{RestoredAt: at(11), Lost: []string{large},
 			Crash: &api.Crash{KeptAt: *kept, EndedAt: record.Time{Time: kept.Add(3100 * time.Millisecond)}}}
-		l.ID, l.ended = "two", "it crashed"
+		l.ID, l.replaced, l.restores = "two", "it crashed", true
 		says("it has crashed", "its pages were reloaded. Logins and stored data are as they were 3s before it ended, "+
 			"at 10:15:30 UTC: what has changed since is lost. ", "missing or older: "+large+". What was typed")
 		now.Crash, now.Lost = nil, nil
@@ -109,7 +109,7 @@ func TestNoteOnARestoredBrowser(t *testing.T) {
 	if r := u.Note(t.Context(), l); !strings.Contains(r.Replaced, "anew") || r.Restored != "" {
 		t.Errorf("the result of another browser says %+v", r)
 	}
-	l.ID, l.ended = "four", "it crashed"
+	l.ID, l.replaced, l.restores = "four", "it crashed", true
 	if r := u.Note(t.Context(), l); !strings.Contains(r.Restored, "it crashed") || r.Replaced != "" {
 		t.Errorf("the result of a browser that came back after a crash says %+v", r)
 	}

@@ -34,39 +34,42 @@ type Joined struct {
 // a minute or less.
 const hubPatience = 20 * time.Second
 
-// hub holds one browser at a time of those that have joined a hub.
+// hub holds a browser that has joined for the calls that name none, and others that calls name (instanceId), as long as
+// some session has tabs in them.
 type hub struct {
 	fixed // for what no hub is asked
 	Joined
-	src  *Source
-	ctx  context.Context
-	stop context.CancelFunc
-	work sync.WaitGroup
+	src      *Source
+	ctx      context.Context
+	stop     context.CancelFunc
+	work     sync.WaitGroup
+	choosing chan struct{} // full while a named browser is claimed
 
 	// Under the lock of the book:
-	running bool         // follow runs
-	at      client.Proxy // the last one; its HTTPURL is "" before
-	cur     *Lease       // nil: there is no browser
-	id      string       // that the hub knows it by
-	record  *record.Record
-	count   int    // browsers so far
-	left    string // why the last one left
-	// named are the browsers that calls have named, by ID. choosing is full while one is
-	// claimed.
-	named    map[string]*namedBrowser
-	choosing chan struct{}
-	// offers are the browsers that an agent has launched, the last one first. Nobody
-	// else claims them.
-	offers  []string
-	again   context.CancelFunc // ends the claim that waits; nil: none does
-	err     error              // why follow has ended
+	running bool               // follow runs
+	err     error              // why it has ended
+	at      client.Proxy       // the last hub; its HTTPURL is "" before
+	held    map[string]*claim  // by the ID that calls name; "": the default browser
+	count   int                // browsers so far
+	left    string             // why the last default browser left
+	offers  []string           // browsers that an agent has launched and nobody else claims, the last one first
+	again   context.CancelFunc // ends the request for a default browser; nil: there is none
 	changed wait.Broadcast
+}
+
+// claim is a browser that has joined and that is held.
+type claim struct {
+	id     string // that the hub knows it by
+	at     *Lease
+	record *record.Record
+	used   map[string]bool // the names of the sessions of calls that name the browser
+	free   func()          // ends the claim
 }
 
 // OfHub is a source of one browser at a time, which has joined by its extension. Each host, and each
 // session_id, has tabs of its own in it.
 func OfHub(how Joined, idle time.Duration) *Source {
-	h := &hub{Joined: how, src: &Source{Launched: how.Launched}, named: map[string]*namedBrowser{},
+	h := &hub{Joined: how, src: &Source{Launched: how.Launched}, held: map[string]*claim{},
 		choosing: make(chan struct{}, 1), fixed: fixed{notOurs: errNotOurs}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.src.init(Hub, h, Sharing{Settings: settings.Settings{SessionIdle: idle}})
@@ -74,7 +77,7 @@ func OfHub(how Joined, idle time.Duration) *Source {
 	return h.src
 }
 
-// offer has a browser used that an agent has launched, unless there is one.
+// offer makes a browser that an agent has launched the default one, unless there is one.
 func (h *hub) offer(id string) {
 	h.reoffer(func() { h.offers = append([]string{id}, h.offers...) })
 }
@@ -90,47 +93,6 @@ func (h *hub) reoffer(change func()) {
 	if change(); h.again != nil {
 		h.again()
 	}
-}
-
-// claim waits for a browser, the last one that an agent has launched if there is one.
-func (h *hub) claim(c *control.Client) (*record.Record, string, error) {
-	ctx, again := context.WithCancel(h.ctx)
-	defer again()
-	params := api.HoldRequest{As: h.As, By: h.As}
-	h.src.mu.Lock()
-	if len(h.offers) > 0 {
-		params.Instance = h.offers[0]
-	}
-	h.again = again
-	h.src.mu.Unlock()
-	r, id, err := claim(ctx, c, params)
-	h.src.mu.Lock()
-	defer h.src.mu.Unlock()
-	h.again = nil
-	return r, id, err
-}
-
-// claim returns the record of the browser that it has claimed, and its ID.
-func claim(ctx context.Context, c *control.Client, params api.HoldRequest) (*record.Record, string, error) {
-	var i record.Instance
-	r, err := api.Hold.Ask(ctx, c, params)
-	if err == nil {
-		_, err = r.Get("instance", &i)
-	}
-	return r, i.ID, err
-}
-
-// leaseLocked is a browser that was claimed. One that comes back has another ID: it has lost its pages. One that a call
-// has named is the same for the calls that name none.
-func (h *hub) leaseLocked(as, id string, died chan struct{}) *Lease {
-	b := h.browserAt(as)
-	if n := h.named[id]; n != nil && !wait.Closed(n.at.Died) {
-		b.ID = n.at.ID
-	} else {
-		h.count++
-		b.ID = fmt.Sprintf("%s/%d", id, h.count)
-	}
-	return &Lease{Browser: b, Died: died, Release: func() {}, joined: true}
 }
 
 // change changes what is known under the lock, and wakes those that wait.
@@ -158,25 +120,28 @@ func (h *hub) follow() {
 // hubPause is the time until the next try after a hub has ended.
 const hubPause = 200 * time.Millisecond
 
-// followOne holds a browser until it has left. Only an error that will come again
-// is returned.
+// followOne holds a browser, the last one that an agent has launched if there is one, until it has left. It returns only
+// an error that will come again.
 func (h *hub) followOne() error {
 	at, release, err := h.Hubs.Use(h.ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
-	c, err := at.Dial(h.ctx)
-	if err == nil {
-		defer c.Close() // which ends the claim
-		h.change(func() { h.at = at })
-		r, id, failed := h.claim(c)
-		if err = failed; err == nil {
-			h.hold(c, r, id)
-			return nil
+	ctx, again := context.WithCancel(h.ctx)
+	defer again()
+	params := api.HoldRequest{As: h.As, By: h.As}
+	h.change(func() {
+		if h.at, h.again = at, again; len(h.offers) > 0 {
+			params.Instance = h.offers[0]
 		}
-	}
-	if errors.As(err, new(*control.Error)) {
+	})
+	c, err := h.hold(ctx, at, release, "", "", params)
+	h.change(func() { h.again = nil })
+	switch {
+	case err == nil:
+		<-c.at.Died
+		return nil
+	case errors.As(err, new(*control.Error)):
 		return err
 	}
 	select { // the hub has ended, or another browser is to be claimed
@@ -186,19 +151,75 @@ func (h *hub) followOne() error {
 	return nil
 }
 
-// hold makes a browser the current one until it has left.
-func (h *hub) hold(c *control.Client, r *record.Record, id string) {
-	died := make(chan struct{})
-	h.change(func() {
-		h.cur, h.record, h.id = h.leaseLocked(h.As, id, died), r, id
-		h.cur.ended = h.left
-	})
-	left, err := api.Watch.Ask(h.ctx, c, api.WatchRequest{Of: api.Of{Instance: id}})
+// hold claims a browser and returns the claim, which lasts until the browser has left or is freed. It releases the hub
+// then. Calls name the browser by the key; "": it is the default one. A browser that comes back gets another ID, as it
+// has lost its pages; the default one shares the ID of a named one.
+func (h *hub) hold(ctx context.Context, at client.Proxy, release func(), key, session string,
+	p api.HoldRequest) (*claim, error) {
+	conn, err := at.Dial(ctx)
 	if err != nil {
-		left.Ended = "its hub has ended"
+		release()
+		return nil, err
 	}
-	h.change(func() { h.cur, h.record, h.id, h.left = nil, nil, "", left.Ended })
-	close(died)
+	var i record.Instance
+	rec, err := api.Hold.Ask(ctx, conn, p)
+	if err == nil {
+		_, err = rec.Get("instance", &i)
+	}
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
+	if err == nil && h.ctx.Err() != nil {
+		err = ErrEnded
+	}
+	if err != nil {
+		conn.Close()
+		release()
+		return nil, err
+	}
+	h.at = at
+	b := h.browserAt(p.As)
+	b.Instance = key
+	if other := h.held[i.ID]; other != nil && !wait.Closed(other.at.Died) {
+		b.ID = other.at.ID
+	} else {
+		h.count++
+		b.ID = fmt.Sprintf("%s/%d", i.ID, h.count)
+	}
+	died := make(chan struct{})
+	follow, free := context.WithCancel(h.ctx)
+	c := &claim{id: i.ID, at: &Lease{Browser: b, Died: died, Release: func() {}, joined: true}, record: rec,
+		used: map[string]bool{session: true}, free: free}
+	if c.at.replaced = "the browser had left, and has joined again"; key == "" && h.left != "" {
+		c.at.replaced = fmt.Sprintf("the browser had left (%s), and one has joined since", h.left)
+	}
+	h.held[key] = c
+	h.changed.Wake()
+	h.work.Go(func() {
+		left, err := api.Watch.Ask(follow, conn, api.WatchRequest{Of: api.Of{Instance: i.ID}})
+		if err != nil {
+			left.Ended = "its hub has ended"
+		}
+		conn.Close()
+		release()
+		h.change(func() {
+			if h.held[key] == c {
+				delete(h.held, key)
+			}
+			if key == "" {
+				h.left = left.Ended
+			}
+		})
+		close(died)
+	})
+	return c, nil
+}
+
+// defaultLocked returns the lease of the default browser; nil: there is none.
+func (h *hub) defaultLocked() *Lease {
+	if c := h.held[""]; c != nil {
+		return c.at
+	}
+	return nil
 }
 
 func (h *hub) browserAt(as string) Browser {
@@ -241,7 +262,7 @@ func (h *hub) acquire(ctx context.Context, instance, session string) (at *Lease,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errNotJoined)
 	defer cancel()
-	err = h.await(ctx, func() bool { at = h.cur; return at != nil })
+	err = h.await(ctx, func() bool { at = h.defaultLocked(); return at != nil })
 	if errors.Is(err, errNotJoined) {
 		h.src.mu.Lock()
 		defer h.src.mu.Unlock()
@@ -281,15 +302,16 @@ func (h *hub) status(context.Context) (*record.Record, error) {
 	h.src.mu.Lock()
 	defer h.src.mu.Unlock()
 	var missing error
-	if h.cur == nil {
+	c := h.held[""]
+	if c == nil {
 		missing = h.missingLocked()
 	}
 	if h.at.HTTPURL == "" {
 		return nil, missing
 	}
 	r, now := record.New(), api.ProxyStatus{State: "stopped", LastExit: h.left}
-	if h.record != nil {
-		r, now.State = h.record.Clone(), "ready"
+	if c != nil {
+		r, now.State = c.record.Clone(), "ready"
 	}
 	r.MustSet("proxy", record.Proxy{Port: h.at.Port, HTTPURL: h.at.HTTPURL})
 	r.MustSet("status", now)
@@ -298,7 +320,7 @@ func (h *hub) status(context.Context) (*record.Record, error) {
 
 func (h *hub) newSession(context.Context, string, string) error { return errUsersLogins }
 
-// list returns the sessions of the browser that calls use which name none first. Each has the ID of its browser.
+// list returns the sessions, those of the default browser first. Each has the ID of its browser.
 func (h *hub) list(ctx context.Context) (all []sessionStatus) {
 	var others []sessionStatus
 	ctx, cancel := context.WithTimeout(ctx, endBound)

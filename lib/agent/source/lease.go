@@ -16,7 +16,7 @@ import (
 	"btools/lib/wait"
 )
 
-// grant is a lease of a pool, and the connection that holds it.
+// grant is a lease of bpool, and the connection that holds it.
 type grant struct {
 	pool     *bpool
 	c        *control.Client
@@ -47,7 +47,8 @@ func (s *bpool) lease(ctx context.Context, pool, instance, who string, keep bool
 	g := &grant{pool: s, c: c, id: l.ID, virtual: b.Virtual}
 	g.ctx, g.unfollow = context.WithCancel(s.ctx)
 	p := &Lease{Browser: b, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept, granted: g,
-		Release: g.release, Lapse: g.lapse}
+		Release: g.release, Lapse: g.lapse,
+		replaced: fmt.Sprintf("the browser of instance %s of pool %s was replaced", l.Instance, l.Pool)}
 	p.Pool, p.Instance, p.Lease = l.Pool, l.Instance, l.ID
 	p.HTTPURL, p.WSURL, p.Port = i.HTTPURL, i.WSURL, i.Port
 	if i.Protocol == record.BiDi {
@@ -73,8 +74,8 @@ func (g *grant) renewed(ctx context.Context) (i record.Instance, err error) {
 	return i, err
 }
 
-// living returns what is closed when the browser of an instance dies, and the browser's ID. Bpool may not have noticed
-// yet that the browser has ended: what runs next is waited for.
+// living returns a channel that is closed when the browser of an instance dies, and the browser's ID. If the browser
+// has ended, which bpool may not have noticed yet, it waits for the next one.
 func (g *grant) living(ctx context.Context, i record.Instance) (died <-chan struct{}, id string) {
 	for end := time.Now().Add(noticed); ; {
 		switch died = nil; {
@@ -102,7 +103,7 @@ func (g *grant) living(ctx context.Context, i record.Instance) (died <-chan stru
 	}
 }
 
-// renew reports whether the lease still holds, what is closed when its browser dies now, and the ID of that browser.
+// renew reports whether the lease still holds, and returns what living does.
 func (g *grant) renew(ctx context.Context) (died <-chan struct{}, id string, ours bool) {
 	g.calling.Lock()
 	defer g.calling.Unlock()
@@ -117,7 +118,7 @@ func (g *grant) renew(ctx context.Context) (died <-chan struct{}, id string, our
 // restBound is how long bpool may take to note what becomes of a lease.
 const restBound = 10 * time.Second
 
-// rest notes that the lease is not used until it is renewed.
+// rest tells bpool that the lease is not used until it is renewed.
 func (g *grant) rest(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, restBound)
 	defer cancel()
@@ -149,8 +150,7 @@ func (g *grant) lapse() <-chan struct{} {
 	return g.pool.follow(g.ctx, g.id).over
 }
 
-// advised gives the commands in the hint of an error what they need for bmcp's own
-// service, which they do not find.
+// advised adds the socket of bmcp's own service, which commands do not find, to the commands in the hint of an error.
 func (s *bpool) advised(err error) error {
 	var e *control.Error
 	if s.own == nil || !errors.As(err, &e) {
@@ -167,7 +167,7 @@ func (s *bpool) advised(err error) error {
 
 var poolCommand = lazy.Regexp(`bpool (status|restart) \S+`)
 
-// known returns what is known of an instance, and whether there are others.
+// known returns an instance as the last status describes it, and whether there are others.
 func (s *bpool) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {
 	for try := 0; ; try++ {
 		s.src.mu.Lock()
@@ -189,14 +189,13 @@ func (s *bpool) known(ctx context.Context, pool, instance string) (_ Browser, se
 	}
 }
 
-// notices are what bpool tells the holder of a lease about its browser: that it is
-// gone, and why.
+// notices is the news of bpool for the holder of a lease: that its browser is gone, and why.
 type notices struct {
 	book *book
 	over chan struct{} // closed when the lease was ended
 
 	// Under the lock of the book:
-	line    string // the last one that is not read
+	line    string // the last unread one
 	more    wait.Broadcast
 	yielded bool // to another request, as it was not used
 }

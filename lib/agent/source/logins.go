@@ -18,7 +18,7 @@ var errUsersLogins = errors.New("the logins of a browser that has joined by its 
 
 func (s *bproxy) save(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
 	r.Session = cmp.Or(b.Session, hostSession)
-	return api.StateSave.Ask(ctx, s.running(), r)
+	return api.StateSave.Ask(ctx, s.last(), r)
 }
 
 func (h *hub) save(context.Context, Browser, api.StateRequest) (api.States, error) {

@@ -52,21 +52,14 @@ func (u *ownerUse) Note(ctx context.Context, at *Lease) (r Note) {
 	case restored != "": // in whichever process it is now
 		r.Restored, r.Data = restored, dataOf(now)
 	case !used || at.fresh || !other:
-	case at.Pool != "":
-		r.Replaced = fmt.Sprintf("the browser of instance %s of pool %s was replaced", at.Instance, at.Pool)
-	case at.guest:
-		r.Replaced = "the browser had ended, and another one is at its endpoint now"
-	case at.joined && at.ended == "": // the call has named it
-		r.Replaced = "the browser had left, and has joined again"
-	case at.joined:
-		r.Replaced = fmt.Sprintf("the browser had left (%s), and one has joined since", at.ended)
-	case at.ended != "":
-		r.Replaced = fmt.Sprintf("the browser had ended (%s) and was launched anew", at.ended)
+	default:
+		r.Replaced = cmp.Or(at.replaced, "the browser was launched anew")
+		if !at.restores {
+			break
+		}
 		if now := at.now(ctx); now != nil && now.RestoredAt != nil {
 			r.Replaced, r.Restored, r.Data = "", r.Replaced+"; its pages were reloaded", dataOf(now)
 		}
-	default:
-		r.Replaced = "the browser was launched anew"
 	}
 	r.Unkept = u.unkept(ctx, at)
 	return r

@@ -2,12 +2,14 @@ package source
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"btools/lib/agent/source/uses"
+	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
 	"btools/lib/launch/options"
@@ -46,7 +48,7 @@ func (a *ownerLeases) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
 }
 
 func (a *ownerLeases) Status(ctx context.Context, pool string) (Status, error) {
-	raw, err := a.pool.ask(ctx, pool)
+	raw, err := control.Method[api.Of, json.RawMessage](api.Status).Ask(ctx, a.pool, api.Of{Pool: pool})
 	return Status{Pools: raw}, Explain(err)
 }
 
@@ -158,10 +160,19 @@ func (a *ownerLeases) request(ctx context.Context, k *keptLease) (*Lease, error)
 		pool = "" // an error speaks of the default pool
 	}
 	at, err := a.pool.lease(ctx, pool, k.instance, a.owner.Name(), true)
-	if err == nil {
-		a.watchOver(at)
+	if err != nil {
+		return nil, err
 	}
-	return at, err
+	if at.Hibernate != 0 {
+		at.note = &hibernated{}
+	}
+	at.look = func(ctx context.Context) *api.Hibernation {
+		if now := a.pool.instance(ctx, at.Pool, at.Instance); now != nil {
+			return &now.Hibernation
+		}
+		return nil
+	}
+	return at, nil
 }
 
 // answered notes the answer to a request: the lease, how the kept one was lost, or an error.
@@ -251,36 +262,27 @@ func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 	if !isReady || due.Step == uses.End && a.isTakenOver(at) {
 		return time.Now()
 	}
-	a.mu.Lock()
-	if k.gone || k.asking || k.at != at {
-		a.mu.Unlock()
-		return time.Now()
+	if due.Step == uses.Children {
+		a.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
 	}
-	if due.Step == uses.End {
-		a.removeLocked(k)
-		a.mu.Unlock()
-		at.Release()
-		return kept
-	}
-	a.mu.Unlock()
-	a.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at.note.begin(at.Hibernate)
+	switch {
+	case k.gone:
+		return time.Now()
+	case due.Step == uses.End:
+		a.removeLocked(k)
+		a.work.Go(at.Release)
+	default:
+		at.note.begin(at.Hibernate)
+	}
 	return kept
 }
 
 // isTakenOver reports whether a person has control of the session of a lease.
 func (a *ownerLeases) isTakenOver(at *Lease) bool {
-	status, _ := api.Pools.Ask(a.ctx, a.pool, api.Of{Pool: at.Pool}) // no answer: the service has ended
-	for _, p := range status.Pools {
-		for _, i := range p.Instances {
-			if i.Lease == at.Lease {
-				return i.Control != nil
-			}
-		}
-	}
-	return false
+	now := a.pool.instance(a.ctx, at.Pool, at.Instance) // nil: the service has ended
+	return now != nil && now.Lease == at.Lease && now.Control != nil
 }
 
 func (k *keptLease) group() *sync.WaitGroup { return &k.owner.work }

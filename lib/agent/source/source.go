@@ -3,8 +3,8 @@
 // that they do not use. It is a client of the control API of bproxy, its hub and bpool, and knows neither MCP nor the
 // children.
 //
-// A source has one lock, that of its book. Nothing waits, and no other lock is taken, while it is held. A service has
-// another one for its connections, and a grant one that orders the requests on its connection.
+// A source has one lock, that of its book. Nothing waits while it is held, and no other lock is taken but that of a
+// service, which is about its connections. A grant has another one, which orders the requests on its connection.
 package source
 
 import (
@@ -62,13 +62,14 @@ type Lease struct {
 	Browser
 	Died    <-chan struct{} // closed when the browser has ended; nil: unknown
 	Release func()
-	several bool        // the next call may get another browser
-	fresh   bool        // each call gets a new browser
-	ended   string      // why the previous browser ended; "": unknown
-	guest   bool        // another program has launched it
-	joined  bool        // it has joined by its extension, and is not launched
-	notices *notices    // nil: none arrive
-	note    *hibernated // nil: it never is
+	several bool // the next call may get another browser
+	fresh   bool // each call gets a new browser
+	// replaced is what a result tells if the one before was from another browser; "": it was launched anew.
+	replaced string
+	restores bool        // the browser gets the sessions of the previous one back
+	joined   bool        // it has joined by its extension, and is not launched
+	notices  *notices    // nil: none arrive
+	note     *hibernated // nil: it never is
 	// look returns how it is now, as bproxy or bpool says; nil: they do not. A nil function: it has no state to keep.
 	look func(context.Context) *api.Hibernation
 	// Lapse returns what is closed when somebody has ended the lease; nil: nobody can.
@@ -195,8 +196,7 @@ type Owner interface {
 
 // Browsers are the browsers that an owner uses, or keeps between its calls.
 type Browsers interface {
-	// Target returns the browser that a child can be started for before it is called,
-	// Targets all of them; nil: there is only that one.
+	// Target returns the browser that a child can be started for before it is called; Targets returns all of them.
 	Target(ctx context.Context) (Browser, error)
 	Targets(ctx context.Context) ([]Browser, error)
 	// Early reports whether the browser is not running, but its endpoint is known
