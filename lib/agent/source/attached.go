@@ -34,7 +34,7 @@ type Endpoint struct {
 	Session bool   // it is a session, and cannot have others
 }
 
-// In returns the endpoint with what a state file says of it: bproxy share gives each client a session of its own.
+// In returns the endpoint, as a session if a state file lists it as a bproxy share, which gives each client one.
 func (e Endpoint) In(store *state.Store) Endpoint {
 	if u, err := url.Parse(e.URL); err == nil && u.Host != "" && !e.Session {
 		p, err := client.Any.One(store, "", "http://"+u.Host)
@@ -78,8 +78,8 @@ type attached struct {
 	opened map[string]bool // the tabs that are open here
 }
 
-// Attached is the browser at an endpoint, and how hosts share it. A bproxy with these flags is started when it is
-// needed, unless the endpoint is a session.
+// Attached returns the source of the browser at an endpoint, which hosts share so. A bproxy with these flags is started
+// when it is needed, unless the endpoint is a session.
 func Attached(store *state.Store, log io.Writer, flags []string, how Sharing, at Endpoint) *Source {
 	if at.Session {
 		return directly(at)
@@ -115,7 +115,7 @@ func (s *attached) listOpened(tab string, open bool) {
 	})
 }
 
-// closeLeft closes the tabs that programs which were killed have left in a browser, once.
+// closeLeft closes, once, the tabs that killed programs have left open in a browser.
 func (s *attached) closeLeft(ctx context.Context, id, wsURL string) {
 	s.mu.Lock()
 	known := s.id == id
@@ -170,8 +170,8 @@ func (e Endpoint) notOurs() error {
 // askBound is how long an endpoint may take to answer.
 const askBound = 10 * time.Second
 
-// ask returns the URL of the browser's WebSocket, which is another one after another browser has taken the place of
-// the first. The error says what listens there.
+// ask returns the URL of the browser's WebSocket, by which one browser is told from the next at the endpoint. The error
+// says what listens there.
 func (e Endpoint) ask(ctx context.Context) (id string, err error) {
 	at := e.URL
 	if filepath.Base(at) == devtools.ActivePort {
@@ -204,7 +204,7 @@ func (e Endpoint) ask(ctx context.Context) (id string, err error) {
 	return at, nil
 }
 
-// unanswered says that no browser answers at an address, and what does.
+// unanswered returns the error that no browser answers at an address, and what does.
 func (e Endpoint) unanswered(addr string, why error) error {
 	const hint = "a Chromium listens with --remote-debugging-port=PORT, a Firefox at ws://HOST:PORT/session"
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
@@ -217,7 +217,7 @@ func (e Endpoint) unanswered(addr string, why error) error {
 		"answer as a debugging endpoint does (%w)", e.URL, listener(conn), why), Hint: hint}
 }
 
-// listener names the process at the other end of a connection.
+// listener returns the name of the process at the other end of a connection.
 func listener(conn net.Conn) string {
 	addr := func(a net.Addr) netip.AddrPort {
 		p, _ := netip.ParseAddrPort(a.String())
@@ -240,8 +240,8 @@ func listener(conn net.Conn) string {
 	return fmt.Sprintf("%s (process %d)", strings.TrimSpace(string(name)), pid)
 }
 
-// directly is a browser that its clients connect to themselves: a Firefox, which has one session at a time, or one that
-// is a session already.
+// directly returns the source of a browser that its clients connect to themselves: a Firefox, which has one session at
+// a time, or a session.
 func directly(at Endpoint) *Source {
 	b := Browser{BiDi: at.URL, Type: record.Firefox}
 	if !at.BiDi {

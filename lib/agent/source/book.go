@@ -9,7 +9,8 @@ import (
 	"btools/lib/wait"
 )
 
-// book records which calls use each browser, and acts when none does. Its lock also guards the source and its owners.
+// book records which calls use each browser, and begins a step when none does. Its lock also guards the source and its
+// owners.
 type book struct {
 	mu      sync.Mutex
 	table   uses.Table[usable]
@@ -20,13 +21,13 @@ type book struct {
 
 // usable is used by calls: the one browser, a virtual browser on it, or a kept lease.
 type usable interface {
-	// step takes a step. It returns the zero time if it has, else the time at which something has used it instead.
+	// step takes a step and returns the zero time, or the time of a use for which the step is not taken.
 	step(due uses.Due[usable]) (kept time.Time)
 	// group returns the group of the step's goroutine.
 	group() *sync.WaitGroup
 }
 
-// noWait is the context of a call that must not wait: it has ended.
+// noWait is a context that has ended, for a call that must not wait.
 var noWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -91,13 +92,13 @@ func (b *book) leaveLocked(k usable) {
 	b.advanceLocked()
 }
 
-// removeLocked notes that there is no k any more.
+// removeLocked forgets k.
 func (b *book) removeLocked(k usable) {
 	b.table.Remove(k)
 	b.advanceLocked()
 }
 
-// advanceLocked tells those that wait of a change, and begins the steps that are due.
+// advanceLocked wakes the calls that wait, and begins the steps that are due.
 func (b *book) advanceLocked() {
 	b.changed.Wake()
 	if b.over {

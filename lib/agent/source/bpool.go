@@ -31,8 +31,8 @@ type bpool struct {
 	looked time.Time                 // when these were asked for
 }
 
-// Pooled are the browsers of a bpool serve with these arguments, which bmcp starts
-// when it is needed and owns. Leases start with a state; "": as the service is configured.
+// Pooled returns the source of the browsers of a bpool serve with these arguments, which bmcp owns and starts when it
+// is needed. Leases start with a state; "": as the service is configured.
 func Pooled(store *state.Store, log io.Writer, args []string, withState string) *Source {
 	p := newPooled(withState)
 	p.initOwn(store, func(ctx context.Context) (*process, error) {
@@ -51,8 +51,8 @@ func Pooled(store *state.Store, log io.Writer, args []string, withState string) 
 	return p.src
 }
 
-// Served are the browsers of a bpool service that bmcp does not own. Dial looks
-// for it each time: it may have been restarted elsewhere. Leases start with a state; "": as the service is configured.
+// Served returns the source of the browsers of a bpool service that bmcp does not own. Dial looks for it each time, as
+// it may have been restarted elsewhere. Leases start with a state; "": as the service is configured.
 func Served(dial func(context.Context) (*control.Client, error), withState string) *Source {
 	p := newPooled(withState)
 	p.service.init(dial)

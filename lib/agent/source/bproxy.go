@@ -34,8 +34,8 @@ type bproxy struct {
 	stopped string // why the last one was stopped here; "": it was not
 }
 
-// Proxied is one browser behind a bproxy that is started with these flags when
-// it is needed, and how hosts share it.
+// Proxied returns the source of one browser, which hosts share so. Its bproxy is started with these flags when it is
+// needed.
 func Proxied(store *state.Store, log io.Writer, flags []string, how Sharing) *Source {
 	return newBproxy(store, log, flags, how).src
 }

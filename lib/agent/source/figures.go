@@ -9,7 +9,7 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Figure has the figures of a session of a host.
+// Figure is the tabs and the idle time of a session of a host.
 type Figure struct {
 	SessionID  string  `json:"session_id,omitempty"`
 	Joined     string  `json:"instanceId,omitempty"`
@@ -69,7 +69,7 @@ func (a *ownerLeases) Figures(ctx context.Context) []Figure {
 	return all
 }
 
-// countTabs returns the number of a browser's tabs; nil: it does not say, as Firefox.
+// countTabs returns the number of a browser's tabs; nil: a Firefox, for example, does not say.
 func countTabs(ctx context.Context, url string) *int {
 	body, err := front.Get(ctx, url+"/json/list", "")
 	if err != nil {

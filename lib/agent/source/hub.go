@@ -19,14 +19,14 @@ import (
 	"btools/lib/wait"
 )
 
-// Joined says how a browser that joins by its extension is used in the place of
-// one that is launched.
+// Joined configures a source of browsers that join by their extension.
 type Joined struct {
 	Hubs *keep.Keeper
-	// As is the name by which the hub knows the browser that bmcp holds: its
-	// address stays the same, whichever browser that is.
+	// As is the name of the default browser at the hub: its address is the same,
+	// whichever browser that is.
 	As string
-	// Launched are the browsers that agents launch. They join the hub, and are used if no other has.
+	// Launched are the browsers that agents launch. They join the hub, and one is the default one if no other has
+	// joined.
 	Launched *instances.Set
 }
 
@@ -66,8 +66,8 @@ type claim struct {
 	free   func()          // ends the claim
 }
 
-// OfHub is a source of one browser at a time, which has joined by its extension. Each host, and each
-// session_id, has tabs of its own in it.
+// OfHub returns a source of browsers that have joined by their extension. Each host, and each session_id, has tabs of
+// its own in them.
 func OfHub(how Joined, idle time.Duration) *Source {
 	h := &hub{Joined: how, src: &Source{Launched: how.Launched}, held: map[string]*claim{},
 		choosing: make(chan struct{}, 1), fixed: fixed{notOurs: errNotOurs}}
@@ -95,7 +95,7 @@ func (h *hub) reoffer(change func()) {
 	}
 }
 
-// change changes what is known under the lock, and wakes those that wait.
+// change calls f with the lock, and wakes the calls that wait.
 func (h *hub) change(f func()) {
 	h.src.mu.Lock()
 	defer h.src.mu.Unlock()
@@ -120,8 +120,8 @@ func (h *hub) follow() {
 // hubPause is the time until the next try after a hub has ended.
 const hubPause = 200 * time.Millisecond
 
-// followOne holds a browser, the last one that an agent has launched if there is one, until it has left. It returns only
-// an error that will come again.
+// followOne holds a browser, the last one that an agent has launched if there is one, until it has left. It returns
+// only an error that will come again.
 func (h *hub) followOne() error {
 	at, release, err := h.Hubs.Use(h.ctx)
 	if err != nil {
@@ -227,8 +227,7 @@ func (h *hub) browserAt(as string) Browser {
 	return Browser{HTTPURL: at, WSURL: "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser"}
 }
 
-// await waits until done returns true, which it calls with the lock, or no browser
-// can join.
+// await calls done with the lock at each change, until it returns true or no browser can join.
 func (h *hub) await(ctx context.Context, done func() bool) error {
 	for started := false; ; {
 		h.src.mu.Lock()
@@ -274,7 +273,7 @@ func (h *hub) acquire(ctx context.Context, instance, session string) (at *Lease,
 // errNotJoined means that no browser has joined in time.
 var errNotJoined = errors.New("no browser has joined in time")
 
-// missingLocked says that there is no browser, and what to do about it.
+// missingLocked returns the error that no browser has joined, with what to do about it.
 func (h *hub) missingLocked() error {
 	what := "No browser has joined by its extension"
 	if h.left != "" {

@@ -36,7 +36,7 @@ func (h *hub) up(id, session string) *Lease {
 	return c.at
 }
 
-// choose returns the browser with an ID for a session. It waits for none to join.
+// choose returns the browser with an ID for a session. It does not wait for it to join.
 func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errHubSilent)
 	defer cancel()

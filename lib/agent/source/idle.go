@@ -20,9 +20,8 @@ func (s *Source) group() *sync.WaitGroup { return &s.stopping }
 // stopBound is how long the stop of an idle browser may take.
 const stopBound = time.Minute
 
-// stopUnused stops the browser unless its clients have used it: bproxy knows what they have sent, also those that are
-// nobody's children. It returns when they have, or when it has stopped the browser. With empty, it does if the browser
-// has no session.
+// stopUnused stops the browser unless its clients have used it, as bproxy knows, also of those that are nobody's
+// children. With empty, it stops the browser if that has no session. It returns the time of their last use, or now.
 func (s *bproxy) stopUnused(empty bool) time.Time {
 	ctx, cancel := context.WithTimeout(s.ctx, stopBound)
 	defer cancel()
@@ -42,7 +41,7 @@ func (s *bproxy) stopUnused(empty bool) time.Time {
 	return time.Now()
 }
 
-// unused is for how many seconds the browser was not used; nil: it is not known.
+// unused returns for how many seconds the browser was not used; nil: it is not known.
 func (s *Source) unused(ctx context.Context) *float64 {
 	var now api.ProxyStatus
 	if rec, err := s.status(ctx); err == nil && rec != nil {
@@ -61,8 +60,8 @@ func (s *bproxy) stop(ctx context.Context, why string) {
 	s.stopped = why
 }
 
-// Emptied returns what ends the session of a browser whose last tab was closed; nil: nothing does. The browser ends when
-// the calls that run have ended, if it has no other session.
+// Emptied returns a function that ends the session of a browser whose last tab was closed; nil: nothing ends it. The
+// browser ends with the calls that run, if it has no other session.
 func (s *Source) Emptied(b Browser) func() {
 	if !s.stops {
 		return nil

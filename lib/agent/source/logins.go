@@ -8,11 +8,10 @@ import (
 	"btools/lib/control/api"
 )
 
-// errNoLogins is the error of a browser whose logins cannot be told from those of
-// others.
+// errNoLogins means that the logins of a browser cannot be told from those of others.
 var errNoLogins = errors.New("this browser is not a session of its own: only the login of a session can be saved")
 
-// errUsersLogins is the error of a browser that has joined by its extension.
+// errUsersLogins means that a browser has joined by its extension.
 var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
 	"are not saved")
 

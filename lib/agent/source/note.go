@@ -12,7 +12,7 @@ import (
 	"btools/lib/wait"
 )
 
-// Note is what the reader of a result has to know of its browser.
+// Note tells the reader of a result about its browser.
 type Note struct {
 	Replaced string // it is not the same as before; told once
 	Restored string // it was hibernated, or came back after a crash; told once
@@ -23,11 +23,11 @@ type Note struct {
 
 // loss is the end of a browser that was kept between calls.
 type loss struct {
-	pool, text string // what has become of it; "": nothing
+	pool, text string // how it ended; "": it has not
 	back       bool   // its session is back in another instance
 }
 
-// Note is what the reader of a result has to know of its browser. It is told once.
+// Note implements Browsers.
 func (u *ownerUse) Note(ctx context.Context, at *Lease) (r Note) {
 	if at.Died != nil && wait.Closed(at.Died) {
 		return r // the next result is the one that is from another browser
@@ -65,7 +65,7 @@ func (u *ownerUse) Note(ctx context.Context, at *Lease) (r Note) {
 	return r
 }
 
-// dataOf says how the logins and the stored data of a browser are that has come back; nil: it is not known.
+// dataOf describes the logins and the stored data of a browser that has come back; nil: its state is not known.
 func dataOf(now *api.Hibernation) string {
 	text := "Logins and stored data are as they were kept last, some seconds before."
 	switch {
@@ -84,10 +84,10 @@ func dataOf(now *api.Hibernation) string {
 	return text
 }
 
-// unkeptEvery is how often it is asked what of a browser is not kept.
+// unkeptEvery is the minimum time between requests for what of a browser is not kept.
 const unkeptEvery = 2 * time.Second
 
-// unkept says, once, what of a browser's stored data would not come back if it ended; "": nothing new.
+// unkept returns, once, the stored data of a browser that would not come back if it ended; "": nothing new.
 func (u *ownerUse) unkept(ctx context.Context, at *Lease) string {
 	key, now := SeenKey(&at.Browser), time.Now()
 	u.mu.Lock()
@@ -112,13 +112,13 @@ func (u *ownerUse) unkept(ctx context.Context, at *Lease) string {
 	return strings.Join(news, ", ")
 }
 
-// unkept is what results have told of the stored data that is not kept, and when it was asked for.
+// unkept is the stored data that is not kept, as results have told, and when it was asked for.
 type unkept struct {
 	asked time.Time
 	told  []string
 }
 
-// restored says, once, that the browser of a call was hibernated before it, and how it is now; "": it was not.
+// restored tells, once, that the browser of a call was hibernated before it, and how it is now; "": it was not.
 func (u *ownerUse) restored(ctx context.Context, at *Lease) (string, *api.Hibernation) {
 	n := at.note
 	if n == nil {
@@ -149,8 +149,8 @@ func (u *ownerUse) restored(ctx context.Context, at *Lease) (string, *api.Hibern
 		now
 }
 
-// see notes the browser of a result. It returns the ID of the one before it with its key, whether there was one, and
-// whether there are others; and what has become of it, once.
+// see notes the browser of a result. It returns the ID of the previous browser with its key, whether there was one,
+// whether there are others, and, once, how the previous one was lost.
 func (u *ownerUse) see(at *Lease) (was string, used, several bool, gone loss) {
 	key := SeenKey(&at.Browser)
 	u.mu.Lock()
@@ -168,7 +168,7 @@ func (u *ownerUse) see(at *Lease) (was string, used, several bool, gone loss) {
 	return was, used, len(u.seen) > 1, gone
 }
 
-// seenAs returns the ID that a browser which has joined had for calls of the same session that named it, or named none.
+// seenAs returns the ID of a joined browser in earlier results of the session, whether the calls named it or not.
 func (u *ownerUse) seenAs(at *Lease) (was string, used bool) {
 	of, _, _ := strings.Cut(at.ID, "/")
 	for _, instance := range []string{"", of} {
@@ -180,7 +180,7 @@ func (u *ownerUse) seenAs(at *Lease) (was string, used bool) {
 	return "", false
 }
 
-// loseLocked has the next result tell of a loss, unless it tells of one already.
+// loseLocked notes a loss for the next result, unless that tells of one already.
 func (u *ownerUse) loseLocked(key string, l loss) {
 	if u.lost == nil {
 		u.lost = map[string]loss{}
@@ -188,18 +188,17 @@ func (u *ownerUse) loseLocked(key string, l loss) {
 	u.lost[key] = cmp.Or(u.lost[key], l)
 }
 
-// SeenKey is the key of a browser, whichever process it is now.
+// SeenKey returns the key of a browser, the same for each process that takes its place.
 func SeenKey(b *Browser) string { return b.Pool + "/" + b.Instance + "/" + b.Session }
 
-// What ends the text that tells of another browser, or of one that was
-// hibernated.
+// Endings of the texts about another browser, and about a hibernated one.
 const (
 	lostPages     = "Pages that were open before are gone, and logins unless a profile keeps them: navigate again."
 	reloadedPages = "What was typed into the pages is gone, and so are the elements of earlier snapshots: take a " +
 		"new one."
 )
 
-// Text is for the agent.
+// Text returns the note as text for the agent.
 func (r Note) Text() string {
 	note := ""
 	switch {

@@ -64,44 +64,46 @@ type Lease struct {
 	Release func()
 	several bool // the next call may get another browser
 	fresh   bool // each call gets a new browser
-	// replaced is what a result tells if the one before was from another browser; "": it was launched anew.
+	// replaced tells why the previous result was from another browser; "": the browser was launched anew.
 	replaced string
 	restores bool        // the browser gets the sessions of the previous one back
 	joined   bool        // it has joined by its extension, and is not launched
 	notices  *notices    // nil: none arrive
 	note     *hibernated // nil: it never is
-	// look returns how it is now, as bproxy or bpool says; nil: they do not. A nil function: it has no state to keep.
+	// look asks bproxy or bpool how the session is; it returns nil if they do not say. nil: it has no session.
 	look func(context.Context) *api.Hibernation
-	// Lapse returns what is closed when somebody has ended the lease; nil: nobody can.
+	// Lapse returns a channel that is closed when somebody has ended the lease; nil: nobody can.
 	Lapse func() <-chan struct{}
-	// kept says that its session is that of an earlier lease of the same host.
+	// kept means that the session of an earlier lease of the same host is back.
 	kept    bool
 	granted *grant // nil: it is not of a pool
 }
 
-// Source is where the browsers of calls come from, for all owners: a kind, and how its browsers are asked for.
+// Source gives calls their browsers, for all owners: a kind, and the provider that is asked for browsers.
 type Source struct {
 	*Kind
 	provider
 	Type     string         // of a browser that only children launch
 	States   control.Caller // the program that has the named logins; nil: they are files of this user
 	Launched *instances.Set // browsers that agents launch, which join the hub; nil: they launch none
-	// Guest is told of the tabs that are open here, if another program launches and stops the browser; nil: none does.
+	// Guest is called when a tab is opened or closed here in a browser that another program launches and stops; nil:
+	// the browser is none.
 	Guest func(tab string, open bool)
 
 	book
 	sessions Sharing
 	stops    bool // a browser without tabs
 	ids      int  // session_ids that are in use, under the lock of the book
-	// The session_ids that one host, and all hosts, may have at a time.
+	// Limits of the session_ids of one host, and of all hosts.
 	maxIDsOfHost, maxIDs int
 	emptyings            atomic.Int64 // how often a session was ended whose last tab was closed
 	stopping             sync.WaitGroup
 }
 
-// provider is how a program is asked for browsers: bproxy, a hub or bpool. Calls may name one of several browsers, an
-// instance, for a session of theirs.
+// provider asks a program for browsers: bproxy, a hub or bpool. A call may name one of several browsers, an instance,
+// for its session.
 type provider interface {
+	// browsersOf returns the browsers for an owner.
 	browsersOf(*ownerUse) Browsers
 	// target returns the address of the browser, whether it runs or not.
 	target(ctx context.Context) (Browser, error)
@@ -115,6 +117,7 @@ type provider interface {
 	status(ctx context.Context) (*record.Record, error)
 	// control launches, stops or restarts the browser.
 	control(ctx context.Context, method string, o options.Options) (*record.Record, error)
+	// list returns the sessions; none if the program does not answer.
 	list(ctx context.Context) []sessionStatus
 	newSession(ctx context.Context, name, state string) error
 	// hibernate hibernates a session whose clients have just gone. It reports whether the session needs no pages
@@ -139,20 +142,20 @@ func (s *Source) init(k *Kind, p provider, how Sharing) {
 // is hibernated, and its next call waits for a place in its turn.
 const placeRest = 5 * time.Second
 
-// Of returns the source as one owner uses it, until the context ends. Shared says that the owner is several hosts,
-// which know nothing of each other.
+// Of returns the browsers for an owner, until the context ends. An owner that is shared is several hosts, which know
+// nothing of each other.
 func (s *Source) Of(ctx context.Context, o Owner, shared bool) Browsers {
 	return s.browsersOf(&ownerUse{Source: s, owner: o, ctx: ctx, shared: shared})
 }
 
-// Close stops what the source runs, and waits for it.
+// Close stops the programs and browsers that the source runs, and waits for them.
 func (s *Source) Close() {
 	s.book.close()
 	s.provider.close()
 	s.stopping.Wait()
 }
 
-// Clients returns how many clients a browser's session has; 0: it is not known.
+// Clients returns the number of clients of a browser's session; 0: it is not known.
 func (s *Source) Clients(ctx context.Context, b Browser) int {
 	if !s.HasSessions() {
 		return 0
@@ -168,7 +171,7 @@ func (s *Source) SaveState(ctx context.Context, b Browser, r api.StateRequest) (
 	return s.save(ctx, b, r)
 }
 
-// session returns what is known of a session; nil: there is none.
+// session returns the status of a session; nil: there is none.
 func (s *Source) session(ctx context.Context, instance, name string) *sessionStatus {
 	for _, at := range s.list(ctx) {
 		if at.Name == name && (instance == "" || instance == at.instance) {
@@ -178,13 +181,13 @@ func (s *Source) session(ctx context.Context, instance, name string) *sessionSta
 	return nil
 }
 
-// session is a session as bproxy or a hub describes it.
+// sessionStatus is a session as bproxy or a hub describes it.
 type sessionStatus struct {
 	api.Session `json:"session"`
 	instance    string // the joined browser that owns it
 }
 
-// Owner is who uses the browsers of a source: a host, whose children drive them.
+// Owner uses the browsers of a source: a host, whose children drive them.
 type Owner interface {
 	Name() string // unique
 	// Busy reports whether a child of such browsers is answering something.
@@ -196,11 +199,11 @@ type Owner interface {
 
 // Browsers are the browsers that an owner uses, or keeps between its calls.
 type Browsers interface {
-	// Target returns the browser that a child can be started for before it is called; Targets returns all of them.
+	// Target returns the browser that a child can be started for before it is called. Targets returns all of them;
+	// none: there is only that one.
 	Target(ctx context.Context) (Browser, error)
 	Targets(ctx context.Context) ([]Browser, error)
-	// Early reports whether the browser is not running, but its endpoint is known
-	// already.
+	// Early reports whether the browser does not run yet, but its endpoint is known.
 	Early() bool
 	// Queue returns where a task waits for a browser.
 	Queue(w BrowserRef) tasks.Queue
@@ -243,7 +246,7 @@ type ownerUse struct {
 	unkepts map[string]unkept // by SeenKey
 }
 
-// Action is what can be done with a browser as a whole.
+// Action is something that is done with a whole browser.
 type Action string
 
 const (
@@ -266,10 +269,10 @@ type Status struct {
 	Notes    []string        // what is wrong
 }
 
-// BrowserRef is the browser that a call asks for.
+// BrowserRef names the browser of a call.
 type BrowserRef struct{ Pool, Instance, Session, State string }
 
-// ErrEnded answers what is asked of an owner that has ended.
+// ErrEnded is the error of requests of an owner that has ended.
 var ErrEnded = errors.New("the session has ended")
 
 var ErrBrowserDied = errors.New("the browser ended during this call: the next call gets a new one")

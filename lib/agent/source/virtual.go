@@ -28,14 +28,14 @@ type Sharing struct {
 	settings.Settings
 }
 
-// The session_ids that one host, and all hosts, have virtual browsers for.
+// The maximum numbers of session_ids of one host, and of all hosts.
 const (
 	maxIDsOfHost = 32
 	maxIDs       = 256
 )
 
-// hostSession is the session that has the browser's profile, or the state or the limits,
-// with ProfileAndSessions. No other has its name: those have the host's in front.
+// hostSession is the name of the session with the browser's profile, or with the state or the limits, of
+// ProfileAndSessions. The names of others begin with that of their host.
 const hostSession = "host"
 
 // flags returns bproxy's flags for such sessions. bmcp, not bproxy, decides when they
