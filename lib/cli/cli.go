@@ -315,6 +315,9 @@ func run(env *Env, p *Program, messages io.Writer) error {
 	if c.Do == nil {
 		return args.usage(p, "name a command")
 	}
+	if n := len(strings.Fields(c.ArgsUsage)); len(rest) > n && !strings.Contains(c.ArgsUsage, "…") {
+		return args.usage(p, "expected %s, not %d arguments", c.ArgsUsage, len(rest))
+	}
 	if len(rest) > 0 && c != &p.Command {
 		if err := args.misspelt(p, rest[0]); err != nil {
 			return err
@@ -394,6 +397,14 @@ func (c *Context) AtTerminal() bool { return terminal.Is(c.Stdin) }
 
 // Args are the arguments without "-".
 func (c *Context) Args() []string { return c.args }
+
+// Arg returns the first argument, or "" without one.
+func (c *Context) Arg() string {
+	if len(c.args) == 0 {
+		return ""
+	}
+	return c.args[0]
+}
 
 // After returns how many of the arguments stand after "--".
 func (c *Context) After() int { return c.after }

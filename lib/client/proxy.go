@@ -43,8 +43,8 @@ func (p Proxy) Joined(ctx context.Context, mark string) (j record.Joined, err er
 	if err != nil {
 		return j, err
 	}
-	if ok, err := rec.Get("joined", &j); err != nil || !ok {
-		return j, errors.Join(errors.New("the hub has not described it"), err)
+	if j = record.Member[record.Joined](rec, "joined"); j.ID == "" {
+		return j, errors.New("the hub has not described it")
 	}
 	return j, nil
 }

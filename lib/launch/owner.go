@@ -186,9 +186,8 @@ func Supervise(stdin, stdout *os.File, owner lifetime.Owner, store *state.Store,
 	if err := orders.Decode(&o); err != nil || o.Spec == nil {
 		return 0 // its owner was gone before it said what for
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, now := lifetime.Context()
 	defer stop(nil)
-	now := lifetime.Signals(stop)
 	out := json.NewEncoder(stdout)
 	go func() {
 		var o order

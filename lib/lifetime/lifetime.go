@@ -49,6 +49,13 @@ func Catch() chan os.Signal {
 // closes the channel at the second.
 func Signals(stop context.CancelCauseFunc) <-chan struct{} { return Listen(stop).Now() }
 
+// Context returns a context that the first INT, TERM or HUP ends; now is closed at the second. The caller must call
+// stop.
+func Context() (ctx context.Context, stop context.CancelCauseFunc, now <-chan struct{}) {
+	ctx, stop = context.WithCancelCause(context.Background())
+	return ctx, stop, Signals(stop)
+}
+
 // Listener does what Signals does, and can leave the signals to others for a while.
 type Listener struct {
 	stop    context.CancelCauseFunc

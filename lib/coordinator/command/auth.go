@@ -25,9 +25,8 @@ func Auth(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := lifetime.Context()
 	defer stop(nil)
-	lifetime.Signals(stop)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Duration("timeout"),
 		fmt.Errorf("nobody has logged in within %v", c.Duration("timeout")))
 	defer cancel()

@@ -49,9 +49,8 @@ import (
 
 // Service runs the service of bmcp call, until no session is left.
 func Service(c *cli.Context) error {
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, now := lifetime.Context()
 	defer stop(nil)
-	now := lifetime.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	store, self := c.State(), proc.Self()
 	if len(c.Args()) != 1 {
@@ -634,9 +633,8 @@ var SessionRecords = &cli.Records{Columns: []cli.Column{{Head: "NAME", Field: "s
 
 // Sessions lists the sessions of bmcp call.
 func Sessions(c *cli.Context) error {
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := lifetime.Context()
 	defer stop(nil)
-	lifetime.Signals(stop)
 	var rs []*record.Record
 	failed := shell.All(ctx, c.State(), "sessions", nil, func(all []shell.Session) {
 		for _, s := range all {
@@ -667,9 +665,8 @@ func End(c *cli.Context) error {
 	} else if c.Bool("all") {
 		t.Session = ""
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := lifetime.Context()
 	defer stop(nil)
-	lifetime.Signals(stop)
 	var ended shell.Ended
 	if c.Bool("all") {
 		err = shell.All(ctx, c.State(), "end", shell.EndRequest{Target: t, All: true}, func(here shell.Ended) {

@@ -132,9 +132,8 @@ func resume(p *relay.Pending) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := lifetime.Context()
 	defer stop(nil)
-	lifetime.Signals(stop)
 	var a relay.Answer
 	err = control.Resume(ctx, conn, p.Read, p.Begun, relay.Method, &a)
 	var e *control.Error

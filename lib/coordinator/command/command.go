@@ -97,9 +97,8 @@ func serve(c *cli.Context, serves *bool) error {
 		}
 		defer web.Close()
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, now := lifetime.Context()
 	defer stop(nil)
-	now := lifetime.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE)
 	owner.Watch(ctx, stop)
 	co := coordinator.New(options)

@@ -38,14 +38,14 @@ func Records(sample any) *cli.Records {
 func Print[T any](c *cli.Context, kind string, ask func(name string, r api.DownloadsRequest) ([]downloads.File, error),
 	member func(f downloads.File, name, saved string) T) error {
 	switch {
-	case len(c.Args()) != 1:
+	case c.Arg() == "":
 		return c.UsageError("expected one %s", kind)
 	case c.IsSet("timeout") && !c.Bool("wait"):
 		return c.UsageError("--timeout needs --wait")
 	case c.Duration("timeout") <= 0:
 		return c.UsageError("--timeout must be positive, such as 5m")
 	}
-	name := c.Args()[0]
+	name := c.Arg()
 	all, err := ask(name, api.DownloadsRequest{Wait: c.Bool("wait"),
 		TimeoutMS: c.Duration("timeout").Milliseconds()})
 	if err != nil {

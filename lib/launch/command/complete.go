@@ -20,13 +20,9 @@ func Instances(c *cli.Completion) {
 		if i.Record == nil || !i.Alive() || slices.Contains(c.Args(), i.ID) {
 			continue
 		}
-		var b record.Browser
-		var r record.Instance
-		i.Record.Get("browser", &b)
-		i.Record.Get("instance", &r)
-		about := b.Type
-		if r.Port > 0 {
-			about += " on port " + strconv.Itoa(r.Port)
+		about := record.Member[record.Browser](i.Record, "browser").Type
+		if port := record.Member[record.Instance](i.Record, "instance").Port; port > 0 {
+			about += " on port " + strconv.Itoa(port)
 		}
 		if i.Owner != "" {
 			about += " of " + i.Owner

@@ -141,8 +141,7 @@ func sessionsOf(ctx context.Context, c control.Caller) (all []Session, err error
 
 // sessionOf returns the session of a record.
 func sessionOf(r *record.Record) Session {
-	var s api.Session
-	r.Get("session", &s)
+	s := record.Member[api.Session](r, "session")
 	return Session{Name: api.Called(s.Name), Tabs: s.TabCount, Idle: int(s.IdleSeconds), Hibernated: s.Hibernated,
 		Control: s.Control, Kind: Virtual, of: api.AttachRequest{Session: s.Name}}
 }
@@ -151,8 +150,7 @@ func sessionOf(r *record.Record) Session {
 func browsersOf(ctx context.Context, c control.Caller) (all []Session, err error) {
 	rs, err := api.List.Ask(ctx, c, api.Of{})
 	for _, r := range rs {
-		var j record.Joined
-		r.Get("joined", &j)
+		j := record.Member[record.Joined](r, "joined")
 		all = append(all, Session{Name: j.ID, Tabs: j.Tabs, Idle: int(time.Since(j.LastActivity.Time).Seconds()),
 			Kind: Browser, of: api.AttachRequest{Instance: j.ID}})
 	}
@@ -161,10 +159,8 @@ func browsersOf(ctx context.Context, c control.Caller) (all []Session, err error
 	}
 	rs, err = api.List.Ask(ctx, c, api.Of{All: true})
 	for _, r := range rs {
-		var p record.Proxy
-		r.Get("proxy", &p)
 		s := sessionOf(r)
-		_, s.of.Instance, _ = strings.Cut(p.HTTPURL, "/session/")
+		_, s.of.Instance, _ = strings.Cut(record.Member[record.Proxy](r, "proxy").HTTPURL, "/session/")
 		all = append(all, s)
 	}
 	return all, err
@@ -174,18 +170,14 @@ func browsersOf(ctx context.Context, c control.Caller) (all []Session, err error
 func browserOf(p client.Proxy) func(context.Context, control.Caller) ([]Session, error) {
 	return func(ctx context.Context, c control.Caller) ([]Session, error) {
 		r, err := api.Status.Ask(ctx, c, api.Of{})
-		var at record.Proxy
-		var status api.ProxyStatus
 		if err != nil || r.Raw("browser") == nil {
 			return nil, err
 		}
-		r.Get("proxy", &at)
-		r.Get("status", &status)
 		s := Session{Name: fmt.Sprintf("bproxy-%d", p.Port), Kind: Browser}
-		if status.IdleSeconds != nil {
-			s.Idle = int(*status.IdleSeconds)
+		if idle := record.Member[api.ProxyStatus](r, "status").IdleSeconds; idle != nil {
+			s.Idle = int(*idle)
 		}
-		return []Session{s.speaks(at.Protocol)}, nil
+		return []Session{s.speaks(record.Member[record.Proxy](r, "proxy").Protocol)}, nil
 	}
 }
 

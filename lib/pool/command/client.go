@@ -103,11 +103,7 @@ var PoolRecords = &cli.Records{Columns: statusColumns(false),
 // Status prints the state of the pools: on a terminal a row for each instance,
 // otherwise the JSON of the specification on one line.
 func Status(c *cli.Context) error {
-	name, err := optionalArg(c, "pool")
-	if err != nil {
-		return err
-	}
-	fetch := func() (api.PoolsStatus, error) { return ask(c, api.Pools, api.Of{Pool: name}) }
+	fetch := func() (api.PoolsStatus, error) { return ask(c, api.Pools, api.Of{Pool: c.Arg()}) }
 	if c.Bool("watch") {
 		if !c.Out.Table() {
 			return c.UsageError("--watch needs a terminal; bpool watch prints events, one a line")
@@ -200,18 +196,6 @@ func holder(cmd *runcommand.CMD, owner *proc.Identity) string {
 	return fmt.Sprintf("%s (%d)", strings.TrimSpace(string(name)), pid)
 }
 
-// optionalArg returns the argument, or "" if there is none.
-func optionalArg(c *cli.Context, what string) (string, error) {
-	switch args := c.Args(); len(args) {
-	case 0:
-		return "", nil
-	case 1:
-		return args[0], nil
-	default:
-		return "", c.UsageError("name one %s, not %d", what, len(args))
-	}
-}
-
 // The records of leases that are granted, released and renewed.
 var (
 	Granted = &cli.Records{Columns: []cli.Column{
@@ -225,22 +209,17 @@ var (
 
 // Lease leases an instance and prints its record, or runs a command with it.
 func Lease(c *cli.Context) error {
-	name, err := optionalArg(c, "pool")
-	if err != nil {
-		return err
-	}
 	cmd, err := runcommand.Read(c, nil)
 	if err != nil {
 		return err
 	}
-	p := api.HoldRequest{Of: api.Of{Pool: name, Instance: c.String("instance")}, TTL: c.Duration("ttl").Milliseconds(),
+	p := api.HoldRequest{Of: api.Of{Pool: c.Arg(), Instance: c.String("instance")}, TTL: c.Duration("ttl").Milliseconds(),
 		Bound: cmd.Given() || c.Bool("wait")}
 	if p.Settings, err = flags.GivenSettings(c, settings.Lease); err != nil {
 		return err
 	}
 	if c.IsSet("timeout") {
-		ms := c.Duration("timeout").Milliseconds()
-		p.Timeout = &ms
+		p.Timeout = new(c.Duration("timeout").Milliseconds())
 	}
 	if err := flags.CheckDurations(c, "timeout", "ttl"); err != nil {
 		return err
@@ -249,44 +228,32 @@ func Lease(c *cli.Context) error {
 		return c.UsageError("--ttl must be at least 1ms, not %v", c.Duration("ttl"))
 	}
 	owner := cmd.Owner
-	p.Confirm = !p.Bound
-	p.Owner = owner.PID
-	p.Holder = holder(cmd, owner.PID)
+	p.Confirm, p.Owner, p.Holder = !p.Bound, owner.PID, holder(cmd, owner.PID)
 	if owner.FD != nil && !p.Bound {
 		return c.UsageError("--bind-fd needs --wait or a command, so that bpool keeps running and can watch it")
 	}
 	ctx, stop, _ := cmd.Begin(lifetime.Owner{FD: owner.FD}, false) // the service watches the process
 	defer stop(nil)
 	watching, stopWatching := context.WithCancel(context.Background())
-	var cl *control.Client
-	defer func() {
-		if stopWatching(); cl != nil {
-			cl.Close() // which ends a lease that is not confirmed
-		}
-	}()
-	var r *record.Record
-	var l record.Lease
-	var i record.Instance
-	lease := func() error {
-		if cl, r, err = requestLease(ctx, c, p); err != nil {
-			return err
-		}
-		if _, err := r.Get("lease", &l); err != nil {
-			return err
-		}
-		_, err := r.Get("instance", &i)
-		return err
-	}
+	defer stopWatching()
 	if cmd.Given() {
+		var cl *control.Client
+		defer func() {
+			if stopWatching(); cl != nil {
+				cl.Close() // which ends the lease
+			}
+		}()
 		return cmd.Run(ctx, func() (run.Endpoint, error) {
-			if err := lease(); err != nil {
+			var r *record.Record
+			if cl, r, err = requestLease(ctx, c, p); err != nil {
 				return run.Endpoint{}, err
 			}
+			i := record.Member[record.Instance](r, "instance")
 			if err := cmd.Evidence.Add(ctx, cmd.Name(), i); err != nil {
 				return run.Endpoint{}, err
 			}
 			go func() {
-				if why := watchLease(watching, c, cl, l.ID); why != "" {
+				if why := watchLease(watching, c, cl, r); why != "" {
 					c.Log.Warn(why + ": stopping " + cmd.Name())
 					stop(errors.New(why))
 				}
@@ -294,19 +261,21 @@ func Lease(c *cli.Context) error {
 			return run.EndpointOf(i), nil
 		})
 	}
-	if err := lease(); err != nil {
+	cl, r, err := requestLease(ctx, c, p)
+	if err != nil {
 		return err
 	}
+	defer cl.Close() // which ends a lease that is not confirmed
 	// The lease ends with this process until it is confirmed. If the process is
 	// killed before the record is printed, no unknown lease remains.
 	if err := cmd.Print(r); err != nil {
 		return err
 	}
 	if !p.Bound {
-		return confirm(cl, l.ID)
+		return confirm(cl, record.Member[record.Lease](r, "lease").ID)
 	}
 	ended := make(chan string, 1)
-	go func() { ended <- watchLease(watching, c, cl, l.ID) }()
+	go func() { ended <- watchLease(watching, c, cl, r) }()
 	select {
 	case why := <-ended:
 		return exit.Errorf(exit.Unavailable, "%s", why)
@@ -442,8 +411,9 @@ func logWaiting(c *cli.Context, p api.HoldRequest) (answered func()) {
 
 // watchLease waits until the lease or the context ends, and returns how the
 // lease ended. Meanwhile it logs what happens to the browser.
-func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, id string) string {
-	for p := (api.WatchRequest{Of: api.Of{Lease: id}}); ; {
+func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, r *record.Record) string {
+	of := api.Of{Lease: record.Member[record.Lease](r, "lease").ID}
+	for p := (api.WatchRequest{Of: of}); ; {
 		n, err := api.Watch.Ask(ctx, cl, p)
 		if ctx.Err() != nil {
 			return ""
@@ -496,10 +466,7 @@ func Release(c *cli.Context) error {
 
 // Renew extends a lease and prints its record.
 func Renew(c *cli.Context) error {
-	id, err := optionalArg(c, "lease")
-	if err != nil {
-		return err
-	}
+	id := c.Arg()
 	if id == "" {
 		return c.UsageError("name the lease to renew")
 	}
@@ -512,10 +479,7 @@ func Renew(c *cli.Context) error {
 
 // Restart replaces the browsers of a pool, or of one instance: POOL[/ID].
 func Restart(c *cli.Context) error {
-	target, err := optionalArg(c, "pool or instance")
-	if err != nil {
-		return err
-	}
+	target := c.Arg()
 	if target == "" {
 		return c.UsageError("name the pool or the instance: POOL or POOL/ID")
 	}
@@ -531,10 +495,7 @@ func Restart(c *cli.Context) error {
 // Drain makes pools stop granting leases, or resumes. With --wait it returns when the leases
 // have ended, or an error after --timeout.
 func Drain(c *cli.Context) error {
-	name, err := optionalArg(c, "pool")
-	if err != nil {
-		return err
-	}
+	name := c.Arg()
 	switch {
 	case c.Bool("wait") && c.Bool("off"):
 		return c.UsageError("--wait and --off exclude each other")

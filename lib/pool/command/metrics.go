@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/control"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -24,8 +24,10 @@ import (
 
 // Methods of relayed requests.
 const (
-	measure  = "measure"  // answers with the metrics of a retired process, as text
-	bequeath = "bequeath" // takes the counts of one that ends
+	// measure answers with the metrics of a retired process, as text.
+	measure control.Method[struct{}, measured] = "measure"
+	// bequeath takes the counts of a process that ends.
+	bequeath control.Method[measured, struct{}] = "bequeath"
 )
 
 // metrics are those of a service.
@@ -62,9 +64,8 @@ func (m *metrics) Gather() ([]*dto.MetricFamily, error) {
 		clear(there)
 		missing := false
 		for _, p := range m.handler.former() {
-			var got measured
-			if raw, err := relay(context.Background(), p.Control, measure, nil); err != nil ||
-				json.Unmarshal(raw, &got) != nil {
+			got, err := askOther(context.Background(), p.Control, measure, struct{}{})
+			if err != nil {
 				continue
 			}
 			m.mu.Lock()
@@ -185,10 +186,10 @@ func (m *metrics) bequeath() {
 	if err != nil {
 		return
 	}
-	params, _ := json.Marshal(measured{PID: os.Getpid(), Text: textOf(all, true)})
 	ctx, cancel := context.WithTimeout(context.Background(), bequeathBound)
 	defer cancel()
-	relay(ctx, m.handler.path, bequeath, params) // without a successor nobody has them
+	counts := measured{PID: os.Getpid(), Text: textOf(all, true)}
+	askOther(ctx, m.handler.path, bequeath, counts) // without a successor nobody has them
 }
 
 // bequeathBound is how long the successor may take.

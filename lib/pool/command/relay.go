@@ -27,7 +27,7 @@ import (
 // relays requests for leases that are not its own.
 
 // remotely is the method of a relayed request that answers with the leases of a token, or the one that it names.
-const remotely = "remote"
+const remotely control.Method[api.Of, []web.Distant] = "remote"
 
 // notHere is the code of a relayed request for a lease that the process has not.
 const notHere = control.LeaseEnded
@@ -136,40 +136,27 @@ func (h *handler) releaseAll(ctx context.Context, local control.Handler, params 
 	if !ok || err != nil {
 		return ended, err
 	}
-	all := []any{}
-	for _, r := range here {
-		all = append(all, r)
-	}
 	for _, path := range h.others() {
-		var there []any
-		if got, err := relay(ctx, path, string(api.Release), params); err == nil {
-			json.Unmarshal(got, &there)
-			all = append(all, there...)
-		}
+		there, _ := askOther(ctx, path, control.Method[json.RawMessage, []released](api.Release), params)
+		here = append(here, there...)
 	}
-	return all, nil
+	return here, nil
 }
 
 // status returns the status with the leases of retired processes, as the caller may see it.
 func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, error) {
-	former := h.former()
-	params, _ := json.Marshal(api.Of{Pool: name})
+	former, of := h.former(), api.Of{Pool: name}
 	if h.hasLeft() { // just now: the former ones are the successor's
-		st := &api.PoolsStatus{}
-		got, err := relay(ctx, h.path, string(api.Status), params)
-		if err == nil {
-			err = json.Unmarshal(got, st)
-		}
-		return st, err
+		st, err := askOther(ctx, h.path, api.Pools, of)
+		return &st, err
 	}
 	st, err := h.service.StatusFor(callerOf(ctx), name)
 	if err != nil {
 		return st, err
 	}
 	for _, p := range former {
-		got, err := relay(ctx, p.Control, string(api.Status), params)
-		var there api.PoolsStatus
-		if err != nil || json.Unmarshal(got, &there) != nil {
+		there, err := askOther(ctx, p.Control, api.Pools, of)
+		if err != nil {
 			continue // it has ended, or no such pool
 		}
 		for _, p := range there.Pools {
@@ -206,6 +193,19 @@ func relay(ctx context.Context, path, method string, params json.RawMessage) (js
 			return got, err
 		}
 	}
+}
+
+// askOther makes a request of this context's caller to another process.
+func askOther[P, A any](ctx context.Context, path string, method control.Method[P, A], p P) (answer A, err error) {
+	params, err := json.Marshal(p)
+	if err != nil {
+		return answer, err
+	}
+	got, err := relay(ctx, path, string(method), params)
+	if err != nil {
+		return answer, err
+	}
+	return answer, json.Unmarshal(got, &answer)
 }
 
 // pause waits until a process that ends has, and its path may be another one's. It returns false at the context's end.
@@ -266,11 +266,11 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 	ctx = control.WithPeer(ctx, who)
 	lease := leaseOf(r.Params)
 	switch {
-	case r.Method == remotely:
+	case r.Method == string(remotely):
 		return control.Later(func() (any, error) { return h.remotes(ctx, who, lease) }), nil
-	case r.Method == measure:
+	case r.Method == string(measure):
 		return control.Later(func() (any, error) { return h.metrics().measure() }), nil
-	case r.Method == bequeath:
+	case r.Method == string(bequeath):
 		var of measured
 		if err := json.Unmarshal(r.Params, &of); err != nil {
 			return nil, control.Errorf(control.BadRequest, "%v", err)
@@ -306,9 +306,7 @@ func (h *handler) remotes(ctx context.Context, who *control.Peer, lease string) 
 		return all, nil
 	}
 	for _, r := range h.service.LeasesOf(who.Token) {
-		var l record.Lease
-		r.Get("lease", &l)
-		if at, err := h.service.RemoteOf(l.ID); err == nil {
+		if at, err := h.service.RemoteOf(record.Member[record.Lease](r, "lease").ID); err == nil {
 			all = append(all, web.Distant{Remote: at, Record: r})
 		}
 	}
@@ -318,11 +316,9 @@ func (h *handler) remotes(ctx context.Context, who *control.Peer, lease string) 
 // elsewhere returns a lease by HTTP, or all of the caller, that other processes of this service have. With a
 // secret it is the lease's.
 func (h *handler) elsewhere(ctx context.Context, lease, secret string) (all []web.Distant) {
-	params, _ := json.Marshal(api.Of{Lease: lease})
 	for _, path := range h.others() {
-		var there []web.Distant
-		got, err := relay(ctx, path, remotely, params)
-		if err != nil || json.Unmarshal(got, &there) != nil {
+		there, err := askOther(ctx, path, remotely, api.Of{Lease: lease})
+		if err != nil {
 			continue
 		}
 		all = append(all, slices.DeleteFunc(there, func(d web.Distant) bool {
@@ -340,10 +336,7 @@ func (h *handler) countFormer(ctx context.Context) {
 	}
 	ctx = control.WithPeer(ctx, &control.Peer{UID: os.Geteuid(), PID: os.Getpid()})
 	for _, path := range h.others() {
-		var there api.PoolsStatus
-		if got, err := relay(ctx, path, string(api.Status), nil); err != nil || json.Unmarshal(got, &there) != nil {
-			continue
-		}
+		there, _ := askOther(ctx, path, api.Pools, api.Of{})
 		for _, p := range there.Pools {
 			for _, i := range p.Instances {
 				if token, is := strings.CutPrefix(i.By, "token:"); is {
@@ -361,10 +354,8 @@ func (h *handler) countFormer(ctx context.Context) {
 // awaitEnd waits until a lease of another process has ended.
 func awaitEnd(ctx context.Context, path, lease string) {
 	for r := (api.WatchRequest{Of: api.Of{Lease: lease}}); ; {
-		var n api.Notices
-		params, _ := json.Marshal(r)
-		got, err := relay(ctx, path, string(api.Watch), params)
-		if err != nil || json.Unmarshal(got, &n) != nil || n.Ended != "" {
+		n, err := askOther(ctx, path, api.Watch, r)
+		if err != nil || n.Ended != "" {
 			return
 		}
 		r.After = int64(n.Last)

@@ -37,9 +37,8 @@ func Cast(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := lifetime.Context()
 	defer stop(nil)
-	lifetime.Signals(stop)
 	address, err := awaitPage(ctx, c, args[:len(args)-1], token)
 	if err != nil {
 		return err

@@ -117,9 +117,6 @@ var hubEventColumns = []cli.Column{
 
 // Watch prints events of sessions as they happen.
 func Watch(c *cli.Context) error {
-	if len(c.Args()) != 0 {
-		return c.UsageError("watch has no arguments; --port chooses a proxy")
-	}
 	p, err := pick(c, client.Watching)
 	if err != nil {
 		return err

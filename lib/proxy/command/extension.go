@@ -316,10 +316,10 @@ func instancesOf(p client.Proxy) []*record.Record {
 // onInstance executes status or stop on the browser that the argument names, by
 // its ID or the port of its extension's connection; nil: it names none.
 func onInstance(c *cli.Context, method control.Method[api.Of, *record.Record]) (*record.Record, error) {
-	if len(c.Args()) != 1 {
+	name := c.Arg()
+	if name == "" {
 		return nil, nil
 	}
-	name := c.Args()[0]
 	ps, err := client.Any.All(c.State())
 	if err != nil || slices.ContainsFunc(ps, func(p client.Proxy) bool { return strconv.Itoa(p.Port) == name }) {
 		return nil, err
@@ -350,10 +350,10 @@ func onInstance(c *cli.Context, method control.Method[api.Of, *record.Record]) (
 
 // Extension writes the extension to a directory.
 func Extension(c *cli.Context) error {
-	if len(c.Args()) != 1 {
+	if c.Arg() == "" {
 		return c.UsageError("expected one directory, into which the extension is written")
 	}
-	dir, err := filepath.Abs(c.Args()[0])
+	dir, err := filepath.Abs(c.Arg())
 	if err != nil {
 		return err
 	}

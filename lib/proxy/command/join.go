@@ -122,9 +122,6 @@ func Join(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(c.Args()) > 1 {
-		return c.UsageError("expected one browser, by its ID or port, not %d", len(c.Args()))
-	}
 	if err := flags.CheckDurations(c, "timeout"); err != nil {
 		return err
 	}
@@ -161,11 +158,7 @@ var errNoBrowser = &exit.Error{Code: exit.TryAgain,
 func awaitClaim(ctx context.Context, c *cli.Context, conn *control.Client) (*record.Record, error) {
 	ctx, done := patient(ctx, c, errNoBrowser)
 	defer done()
-	q := api.HoldRequest{Own: c.Bool("session")}
-	if len(c.Args()) == 1 {
-		q.Instance = c.Args()[0]
-	}
-	r, err := api.Hold.Ask(ctx, conn, q)
+	r, err := api.Hold.Ask(ctx, conn, api.HoldRequest{Of: api.Of{Instance: c.Arg()}, Own: c.Bool("session")})
 	return r, hubError(err)
 }
 

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"strings"
 
 	"btools/lib/cli"
 	"btools/lib/client"
@@ -63,10 +62,7 @@ func requests[P any](method control.Method[P, *record.Record], read func(*cli.Co
 		if r, err := onInstance(c, control.Method[api.Of, *record.Record](method)); r != nil || err != nil {
 			return c.Out.Print(err, r)
 		}
-		if len(c.Args()) > 1 {
-			return c.UsageError("expected one port, not %d", len(c.Args()))
-		}
-		p, err := client.Any.One(c.State(), "", strings.Join(c.Args(), ""))
+		p, err := client.Any.One(c.State(), "", c.Arg())
 		if err != nil {
 			return err
 		}

@@ -28,20 +28,13 @@ const openBound = 2 * time.Second
 
 // View opens the page of all sessions, or of one, in the browser of this user, or prints its address.
 func View(c *cli.Context) error {
-	args := c.Args()
-	if len(args) > 1 {
-		return c.UsageError("expected one session, or none for all")
-	}
 	if c.Bool("stop") {
-		if len(args) > 0 || c.Bool("control") || c.Bool("no-open") {
+		if c.Arg() != "" || c.Bool("control") || c.Bool("no-open") {
 			return c.UsageError("--stop ends the page of all sessions: it takes nothing else")
 		}
 		return stopView(c)
 	}
-	r := live.OpenRequest{Control: c.Bool("control"), Release: cli.Release()}
-	if len(args) == 1 {
-		r.Session = args[0]
-	}
+	r := live.OpenRequest{Session: c.Arg(), Control: c.Bool("control"), Release: cli.Release()}
 	if opener := openerOf(c); opener != nil && !c.Bool("no-open") {
 		browsed := r
 		browsed.Browse = true
@@ -158,9 +151,8 @@ func tunnelTo(address string, getenv func(string) string) string {
 
 // ViewService runs the service behind View.
 func ViewService(c *cli.Context) error {
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop, _ := lifetime.Context()
 	defer stop(nil)
-	lifetime.Signals(stop)
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	s := &live.Service{Store: c.State(), Release: cli.Release(), Log: c.Log}
 	return s.Run(ctx, func() { fmt.Fprintln(c.Stdout, background.Ready) })
