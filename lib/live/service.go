@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"time"
 
@@ -68,10 +67,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	}
 	entry := state.ViewService{Process: proc.Self(), Control: path}
 	reg := &register.Service{Store: s.Store, Path: path, Shared: true, Log: s.Log, Linger: time.Second,
-		Listed: func(f *state.File) bool { return slices.Contains(f.Views, entry) },
-		Set:    func(f *state.File) { f.SetView(entry) },
-		Drop:   func(f *state.File) { f.DropView(entry.Process) },
-	}
+		Entry: func() state.Service { return entry }}
 	if err := reg.Open(ctx); err != nil {
 		return err
 	}

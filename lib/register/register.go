@@ -37,10 +37,8 @@ type Service struct {
 	// is opened before it is listed. One of this process alone is listed first,
 	// so that it is swept if the process is killed in between.
 	Shared bool
-	// Listed reports whether the entry is there, as it is to be; Set makes it
-	// so, and Drop removes it.
-	Listed    func(*state.File) bool
-	Set, Drop func(*state.File)
+	// Entry returns the program's entry in the state file.
+	Entry func() state.Service
 	// Linger is how long connections may last after Close: who has asked reads the answer, and leaves.
 	Linger time.Duration
 	Log    *slog.Logger
@@ -81,11 +79,11 @@ func (s *Service) Open(ctx context.Context) error {
 
 // list lists the program if it is not.
 func (s *Service) list(ctx context.Context) error {
-	if f, err := s.Store.Read(); err == nil && s.Listed(f) {
+	if f, err := s.Store.Read(); err == nil && f.Lists(s.Entry()) {
 		return nil
 	}
 	return state.Explain(s.Store.Update(ctx, func(f *state.File) error {
-		s.Set(f)
+		f.Set(s.Entry())
 		return nil
 	}))
 }
@@ -204,7 +202,7 @@ func (s *Service) Close() error {
 	s.end()
 	s.running.Wait()
 	return s.Store.UpdateWithin(dropBound, func(f *state.File) error {
-		s.Drop(f)
+		f.Unset(s.Entry())
 		return nil
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -22,11 +21,7 @@ func service(t *testing.T, path string) *Service {
 	entry := state.PoolService{Process: proc.Self(), Control: path, Names: []string{"A"}}
 	return &Service{
 		Store: store, Path: path, Shared: true, Log: slog.New(slog.DiscardHandler),
-		Listed: func(f *state.File) bool {
-			return slices.ContainsFunc(f.Pools, func(p state.PoolService) bool { return p.Control == path })
-		},
-		Set:  func(f *state.File) { f.SetPools(entry) },
-		Drop: func(f *state.File) { f.DropPools(entry.Process) },
+		Entry: func() state.Service { return entry },
 	}
 }
 
@@ -49,7 +44,7 @@ func TestRestore(t *testing.T) {
 	found := func() bool {
 		f, err := s.Store.Read()
 		var got string
-		return err == nil && s.Listed(f) && control.Path(path).Call(t.Context(), "x", nil, &got) == nil && got == "here"
+		return err == nil && f.Lists(s.Entry()) && control.Path(path).Call(t.Context(), "x", nil, &got) == nil && got == "here"
 	}
 	if !found() {
 		t.Error("it is not there at once")
@@ -71,7 +66,7 @@ func TestRestore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if f, err := s.Store.Read(); err != nil || s.Listed(f) {
+	if f, err := s.Store.Read(); err != nil || f.Lists(s.Entry()) {
 		t.Error("it is still listed", err)
 	}
 	if _, err := os.Lstat(path); err == nil {

@@ -24,9 +24,9 @@ func holdDir(kind string) {
 	entry := func(f *File) error {
 		switch kind {
 		case "proxy":
-			f.SetProxy(Proxy{Process: proc.Self(), Control: d.Path() + place.SocketSuffix, Dir: d.Path()})
+			f.Set(Proxy{Process: proc.Self(), Control: d.Path() + place.SocketSuffix, Dir: d.Path()})
 		case "pools":
-			f.SetPools(PoolService{Process: proc.Self(), Control: d.Path() + place.SocketSuffix, Dir: d.Path()})
+			f.Set(PoolService{Process: proc.Self(), Control: d.Path() + place.SocketSuffix, Dir: d.Path()})
 		}
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -68,17 +69,6 @@ func (f *File) Listens(port int) (who, stop string) {
 	return "", ""
 }
 
-// SetProxy lists the proxy, in the place of an entry of the same process.
-func (f *File) SetProxy(p Proxy) {
-	f.DropProxy(p.Process)
-	f.Proxies = append(f.Proxies, p)
-}
-
-// DropProxy removes the process's entry.
-func (f *File) DropProxy(process proc.Identity) {
-	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool { return p.Process == process })
-}
-
 // PoolService is a bpool that runs.
 type PoolService struct {
 	Process proc.Identity `json:"process"`
@@ -94,50 +84,16 @@ type PoolService struct {
 	Former string `json:"former,omitempty"`
 }
 
-// SetPools lists the service, in the place of an entry of the same process.
-func (f *File) SetPools(p PoolService) {
-	f.Pools = slices.DeleteFunc(f.Pools, func(old PoolService) bool {
-		return old.Process == p.Process || old.Control == p.Control
-	})
-	f.Pools = append(f.Pools, p)
-}
-
-// DropPools removes the process's entry.
-func (f *File) DropPools(process proc.Identity) {
-	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return p.Process == process })
-}
-
 // CallService is a service of bmcp call.
 type CallService struct {
 	Process proc.Identity `json:"process"`
 	Control string        `json:"control"`
 }
 
-// SetCalls lists the service, in the place of an earlier one at its socket.
-func (f *File) SetCalls(s CallService) {
-	f.Calls = slices.DeleteFunc(f.Calls, func(o CallService) bool { return o.Control == s.Control })
-	f.Calls = append(f.Calls, s)
-}
-
-// DropCalls removes the process's entry.
-func (f *File) DropCalls(process proc.Identity) {
-	f.Calls = slices.DeleteFunc(f.Calls, func(s CallService) bool { return s.Process == process })
-}
-
 // ViewService is the service of bproxy view.
 type ViewService struct {
 	Process proc.Identity `json:"process"`
 	Control string        `json:"control"`
-}
-
-// SetView lists the service, in the place of an earlier one at its socket.
-func (f *File) SetView(s ViewService) {
-	f.Views = append(slices.DeleteFunc(f.Views, func(o ViewService) bool { return o.Control == s.Control }), s)
-}
-
-// DropView removes the process's entry.
-func (f *File) DropView(process proc.Identity) {
-	f.Views = slices.DeleteFunc(f.Views, func(s ViewService) bool { return s.Process == process })
 }
 
 // Opened are the tabs that a program has open in a browser of somebody else.
@@ -172,20 +128,82 @@ func (f *File) TakeOpened(browser string) (left []string) {
 	return left
 }
 
+// Service is the entry of a program with a control socket: a Proxy, PoolService, CallService or ViewService.
+type Service interface {
+	// at returns the process, its control socket, and its temporary directory or "".
+	at() (process proc.Identity, control, dir string)
+}
+
+func (s Proxy) at() (proc.Identity, string, string)       { return s.Process, s.Control, s.Dir }
+func (s PoolService) at() (proc.Identity, string, string) { return s.Process, s.Control, s.Dir }
+func (s CallService) at() (proc.Identity, string, string) { return s.Process, s.Control, "" }
+func (s ViewService) at() (proc.Identity, string, string) { return s.Process, s.Control, "" }
+
+// Lists reports whether the file has the entry. Of two records of a proxy it does not tell which one it has.
+func (f *File) Lists(s Service) bool {
+	plain := func(s Service) Service {
+		if p, ok := s.(Proxy); ok {
+			p.Record = nil
+			return p
+		}
+		return s
+	}
+	is := func(other Service) bool { return reflect.DeepEqual(plain(other), plain(s)) }
+	return contains(f.Proxies, is) || contains(f.Pools, is) || contains(f.Calls, is) || contains(f.Views, is)
+}
+
+// Set lists a service, in the place of an entry of the same process or socket.
+func (f *File) Set(s Service) {
+	process, control, _ := s.at()
+	f.deleteServices(func(old Service) bool {
+		p, at, _ := old.at()
+		return reflect.TypeOf(old) == reflect.TypeOf(s) && (p == process || at == control)
+	})
+	switch s := s.(type) {
+	case Proxy:
+		f.Proxies = append(f.Proxies, s)
+	case PoolService:
+		f.Pools = append(f.Pools, s)
+	case CallService:
+		f.Calls = append(f.Calls, s)
+	case ViewService:
+		f.Views = append(f.Views, s)
+	}
+}
+
+// Unset removes the entry of a service's process.
+func (f *File) Unset(s Service) {
+	process, _, _ := s.at()
+	f.deleteServices(func(old Service) bool {
+		p, _, _ := old.at()
+		return reflect.TypeOf(old) == reflect.TypeOf(s) && p == process
+	})
+}
+
+func (f *File) deleteServices(is func(Service) bool) {
+	f.Proxies, f.Pools = without(f.Proxies, is), without(f.Pools, is)
+	f.Calls, f.Views = without(f.Calls, is), without(f.Views, is)
+}
+
+func contains[S Service](all []S, is func(Service) bool) bool {
+	return slices.ContainsFunc(all, func(s S) bool { return is(s) })
+}
+
+func without[S Service](all []S, is func(Service) bool) []S {
+	return slices.DeleteFunc(all, func(s S) bool { return is(s) })
+}
+
 // tidyServices drops the entries of dead services, and their sockets. What is
 // left of their directories is an instance that is dead.
 func (f *File) tidyServices() {
-	drop := func(process proc.Identity, control, dir string) bool {
+	f.deleteServices(func(s Service) bool {
+		process, control, dir := s.at()
 		if !dead(process, control) {
 			return false
 		}
 		f.abandon(process, dir)
 		return true
-	}
-	f.Proxies = slices.DeleteFunc(f.Proxies, func(p Proxy) bool { return drop(p.Process, p.Control, p.Dir) })
-	f.Pools = slices.DeleteFunc(f.Pools, func(p PoolService) bool { return drop(p.Process, p.Control, p.Dir) })
-	f.Calls = slices.DeleteFunc(f.Calls, func(s CallService) bool { return drop(s.Process, s.Control, "") })
-	f.Views = slices.DeleteFunc(f.Views, func(s ViewService) bool { return drop(s.Process, s.Control, "") })
+	})
 }
 
 // dead reports whether a service has ended; its socket goes then.

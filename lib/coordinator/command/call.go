@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +51,7 @@ func Service(c *cli.Context) error {
 	ctx, stop, now := lifetime.Context()
 	defer stop(nil)
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
-	store, self := c.State(), proc.Self()
+	store := c.State()
 	if len(c.Args()) != 1 {
 		return c.UsageError("call runs it, and names its socket")
 	}
@@ -65,14 +64,9 @@ func Service(c *cli.Context) error {
 		Run:    func(ctx context.Context, r relay.Request) (*relay.Answer, error) { return runHere(ctx, s, r) },
 		Memory: filepath.Join(filepath.Dir(store.Path()), "calls.json"),
 		Open:   func(options []string) (shell.Server, error) { return open(c, options) }}
-	entry := state.CallService{Process: self, Control: path}
+	entry := state.CallService{Process: proc.Self(), Control: path}
 	reg := &register.Service{Store: store, Path: path, Shared: true, Log: c.Log, Linger: time.Second,
-		Listed: func(f *state.File) bool {
-			return slices.ContainsFunc(f.Calls, func(s state.CallService) bool { return reflect.DeepEqual(s, entry) })
-		},
-		Set:  func(f *state.File) { f.SetCalls(entry) },
-		Drop: func(f *state.File) { f.DropCalls(self) },
-	}
+		Entry: func() state.Service { return entry }}
 	if err := reg.Open(ctx); err != nil {
 		return err
 	}

@@ -12,8 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -264,15 +262,8 @@ func (h *handler) registration(c *cli.Context, before *successor.Predecessor, pr
 		}
 		return e
 	}
-	return &register.Service{
-		Store: store, Path: path, Listener: l, Shared: true, Log: c.Log,
-		Listed: func(f *state.File) bool {
-			want := h.entry()
-			return slices.ContainsFunc(f.Pools, func(p state.PoolService) bool { return reflect.DeepEqual(p, want) })
-		},
-		Set:  func(f *state.File) { f.SetPools(h.entry()) },
-		Drop: func(f *state.File) { f.DropPools(self) },
-	}, nil
+	return &register.Service{Store: store, Path: path, Listener: l, Shared: true, Log: c.Log,
+		Entry: func() state.Service { return h.entry() }}, nil
 }
 
 // explainTaken adds who listens on the control socket if it is in use.

@@ -185,8 +185,8 @@ func (u *upgrade) handOver(ctx context.Context, store *state.Store, heir *succes
 	}
 	u.handler.retired.Store(&at)
 	if err := store.Update(ctx, func(f *state.File) error {
-		f.SetPools(u.handler.entry())
-		f.SetPools(next)
+		f.Set(u.handler.entry())
+		f.Set(next)
 		return nil
 	}); err != nil {
 		return nil, state.Explain(err)

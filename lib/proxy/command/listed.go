@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -69,14 +68,7 @@ func (l *listed) run(ctx context.Context, stop context.CancelCauseFunc, c *cli.C
 		return state.Explain(err)
 	}
 	entry := state.Proxy{Process: proc.Self(), Control: path, Record: l.record, Dir: l.dir.Path()}
-	reg := &register.Service{
-		Store: store, Path: path, Log: c.Log,
-		Listed: func(f *state.File) bool {
-			return slices.ContainsFunc(f.Proxies, func(p state.Proxy) bool { return p.Process == entry.Process })
-		},
-		Set:  func(f *state.File) { f.SetProxy(entry) },
-		Drop: func(f *state.File) { f.DropProxy(entry.Process) },
-	}
+	reg := &register.Service{Store: store, Path: path, Log: c.Log, Entry: func() state.Service { return entry }}
 	begin(reg.Restore)
 	if err := reg.Open(ctx); err != nil {
 		return err
