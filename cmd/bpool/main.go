@@ -42,7 +42,7 @@ func main() {
 			},
 			Values: map[string]cli.Values{"POOL": command.Pools, "POOL/ID": command.PoolsAndInstances,
 				"ID|ALIAS": command.Instances, "LEASE": command.Leases, "--state": command.StateNames,
-				"NAME|FILE": command.StateArgument},
+				"NAME|FILE": statecommand.Argument(command.StateNames)},
 		},
 		Commands: []*cli.Command{
 			{Name: "serve", Usage: "run the service", Do: command.Serve, Prints: command.Services,
@@ -111,7 +111,7 @@ func main() {
 			{Name: "watch", Usage: "print events as they happen, one a line", Do: command.Watch,
 				Prints: command.Events, Flags: []ucli.Flag{socket}},
 			{Name: "downloads", Usage: "list or save the files that a lease has downloaded", ArgsUsage: "LEASE",
-				Do: command.Downloads, Prints: command.DownloadRecords, Flags: append(downloadscommand.Flags(), socket)},
+				Do: command.Downloads, Prints: downloadscommand.Records, Flags: append(downloadscommand.Flags(), socket)},
 			{Name: "state", Usage: "save the logins of a lease; list, show, delete, import or export saved ones",
 				ArgsUsage: statecommand.ArgsUsage, Do: command.States, Prints: statecommand.Records,
 				Flags: append(statecommand.Flags("LEASE"), socket)},

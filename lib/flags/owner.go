@@ -23,6 +23,15 @@ func CheckDurations(c *cli.Context, names ...string) error {
 	return nil
 }
 
+// Quieter returns the flags of logging for a program that this one starts, without its usual messages.
+func Quieter(c *cli.Context) []string {
+	level := c.String("log-level")
+	if level == "info" {
+		level = "warn"
+	}
+	return []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
+}
+
 // Pipe returns an end of the pipe of --pipe-fd. What is started from here does not
 // inherit it.
 func Pipe(c *cli.Context, n int) (*os.File, error) {

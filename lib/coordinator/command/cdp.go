@@ -3,6 +3,7 @@ package command
 import (
 	"btools/lib/agent/source"
 	"btools/lib/cli"
+	"btools/lib/flags"
 	"btools/lib/settings"
 )
 
@@ -66,5 +67,5 @@ func atEndpoint(c *cli.Context, adjust func(*source.Sharing)) (*source.Source, e
 	}
 	adjust(&how)
 	how.Idle = 0 // it is not ours to stop
-	return source.Attached(c.State(), c.Messages, logFlags(c), how, at), nil
+	return source.Attached(c.State(), c.Messages, flags.Quieter(c), how, at), nil
 }

@@ -490,7 +490,7 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing
 		o.Args = append(slices.Clone(o.Args), "--enable-features="+strings.Join(pageToolFeatures, ","))
 	}
 	store := c.State()
-	log := logFlags(c)
+	log := flags.Quieter(c)
 	leaves := slices.ContainsFunc(children, func(child child.Spec) bool { return !child.Builtin && child.URL == "" })
 	ownFirefox := o.Browser == record.Firefox && !leaves
 	if ch.configured || ownFirefox {
@@ -528,15 +528,6 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing
 	}
 	adjust(&how)
 	return source.Proxied(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
-}
-
-// logFlags are the flags of logging for the programs that bmcp starts.
-func logFlags(c *cli.Context) []string {
-	level := c.String("log-level")
-	if level == "info" {
-		level = "warn" // their usual words are of no interest here
-	}
-	return []string{"--log-level=" + level, "--log-format=" + c.String("log-format")}
 }
 
 // firefoxes are the arguments of bpool for a Firefox for each host, launched when it is
@@ -668,14 +659,8 @@ func served(c *cli.Context) (*source.Source, error) {
 // bpool.
 func variables(c *cli.Context) (vars []envfile.Variable, handOn []string, err error) {
 	path := c.String("env-file")
-	if path == "" {
-		return nil, nil, nil
-	}
-	if vars, err = envfile.Read(path); err != nil {
-		return nil, nil, &exit.Error{Code: exit.Config, Err: err}
-	}
-	if !config.Configures(nil, vars...) {
-		c.Log.Warn(path + " sets no variable of pools, which begin with " + config.Prefix)
+	if vars, err = config.ReadVariables(path, c.Log); err != nil || path == "" {
+		return nil, nil, err
 	}
 	path, err = filepath.Abs(path)
 	return vars, []string{"--env-file=" + path}, err

@@ -9,6 +9,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/cli"
 	"btools/lib/extension/keep"
+	"btools/lib/flags"
 )
 
 const joinedPools = "LAUNCH=extension makes a pool of browsers that join"
@@ -33,7 +34,7 @@ func ofHub(c *cli.Context) (*source.Source, error) {
 		return nil, err
 	}
 	hubs := &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: time.Minute,
-		Args: append(logFlags(c), "--session-idle="+how.SessionIdle.String())}
+		Args: append(flags.Quieter(c), "--session-idle="+how.SessionIdle.String())}
 	launched := &instances.Set{Hubs: hubs, Detect: detect, Dir: project(c), Home: c.Home(), Getenv: c.Getenv,
 		Stderr: c.Messages}
 	return source.OfHub(source.Joined{Hubs: hubs, As: fmt.Sprintf("bmcp-%d", os.Getpid()), Launched: launched},

@@ -2,6 +2,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -9,6 +10,7 @@ import (
 	ucli "github.com/urfave/cli/v2"
 
 	"btools/lib/cli"
+	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/downloads"
 	"btools/lib/record"
@@ -22,21 +24,24 @@ func Flags() []ucli.Flag {
 		&ucli.StringFlag{Name: "save", Usage: "copy the complete files to `DIR`"}}
 }
 
-// Records returns those that the command prints; sample is an empty member "download".
-func Records(sample any) *cli.Records {
-	return &cli.Records{Columns: []cli.Column{
-		{Head: "NAME", Field: "download.name"}, {Head: "STATE", Field: "download.state"},
-		{Head: "WHY", Field: "download.why"}, {Head: "BYTES", Field: "download.bytes"},
-		{Head: "URL", Field: "download.url"}, {Head: "PATH", Field: "download.path"},
-	}, Members: map[string]any{"download": sample}}
+// Download is the member "download" of a record.
+type Download struct {
+	downloads.File
+	Session string `json:"session,omitempty"` // of bproxy
+	Lease   string `json:"lease,omitempty"`   // of bpool
+	Saved   string `json:"saved,omitempty"`   // the path of the copy of --save
 }
 
-// Print asks for the downloads of the session or lease that the one argument
-// names, prints them, and saves copies of the complete ones for --save. member
-// returns the member "download" of a record; saved is the path of a copy. kind
-// is "session" or "lease".
-func Print[T any](c *cli.Context, kind string, ask func(name string, r api.DownloadsRequest) ([]downloads.File, error),
-	member func(f downloads.File, name, saved string) T) error {
+// Records are those that the command prints.
+var Records = &cli.Records{Columns: []cli.Column{
+	{Head: "NAME", Field: "download.name"}, {Head: "STATE", Field: "download.state"},
+	{Head: "WHY", Field: "download.why"}, {Head: "BYTES", Field: "download.bytes"},
+	{Head: "URL", Field: "download.url"}, {Head: "PATH", Field: "download.path"},
+}, Members: map[string]any{"download": Download{}}}
+
+// Print prints the downloads of the session or lease that the argument names, and saves copies of the complete ones for
+// --save. Find returns its program, and what that calls it; kind is "session" or "lease".
+func Print(c *cli.Context, kind string, find func(name string) (control.Caller, api.Of, error)) error {
 	switch {
 	case c.Arg() == "":
 		return c.UsageError("expected one %s", kind)
@@ -45,24 +50,30 @@ func Print[T any](c *cli.Context, kind string, ask func(name string, r api.Downl
 	case c.Duration("timeout") <= 0:
 		return c.UsageError("--timeout must be positive, such as 5m")
 	}
-	name := c.Arg()
-	all, err := ask(name, api.DownloadsRequest{Wait: c.Bool("wait"),
+	program, of, err := find(c.Arg())
+	if err != nil {
+		return err
+	}
+	all, err := api.Downloads.Ask(context.Background(), program, api.DownloadsRequest{Of: of, Wait: c.Bool("wait"),
 		TimeoutMS: c.Duration("timeout").Milliseconds()})
 	if err != nil {
 		return err
 	}
 	for _, f := range all {
-		saved := ""
+		d := Download{File: f, Lease: of.Lease}
+		if of.Session != "" {
+			d.Session = c.Arg()
+		}
 		if c.IsSet("save") && f.State == downloads.Complete {
 			dir, err := filepath.Abs(c.String("save"))
 			if err == nil {
-				saved, err = downloads.Deliver(f.Path, dir, f.Name, false)
+				d.Saved, err = downloads.Deliver(f.Path, dir, f.Name, false)
 			}
 			if err != nil {
 				return fmt.Errorf("cannot save %s: %w", f.Name, err)
 			}
 		}
-		if err := c.Out.Write(record.Of("download", member(f, name, saved))); err != nil {
+		if err := c.Out.Write(record.Of("download", d)); err != nil {
 			return err
 		}
 	}

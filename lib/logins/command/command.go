@@ -74,13 +74,15 @@ func Offer(c *cli.Completion, socket string) {
 // OfferOwn offers the names of this user's states.
 func OfferOwn(c *cli.Completion) { Offer(c, "") }
 
-// OfferArgument offers the argument of a command for states.
-func OfferArgument(c *cli.Completion, socket string) {
-	switch c.Args()[0] {
-	case "import":
-		cli.Files(c)
-	case "save", "show", "delete", "export":
-		Offer(c, socket)
+// Argument offers the argument of a command for states; names offers their names.
+func Argument(names cli.Values) cli.Values {
+	return func(c *cli.Completion) {
+		switch c.Args()[0] {
+		case "import":
+			cli.Files(c)
+		case "save", "show", "delete", "export":
+			names(c)
+		}
 	}
 }
 

@@ -117,10 +117,3 @@ func StateNames(c *cli.Completion) {
 		statecommand.Offer(c, socket)
 	}
 }
-
-// StateArgument offers what the commands for states take.
-func StateArgument(c *cli.Completion) {
-	if socket := listening(c); socket != "" || socketOf(c.Context) == "" {
-		statecommand.OfferArgument(c, socket)
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/fleet"
 )
@@ -25,20 +24,9 @@ func (h *handler) downloads(ctx context.Context, p api.DownloadsRequest) (any, e
 	}), nil
 }
 
-// download is the member "download" of a record.
-type download struct {
-	downloads.File
-	Lease string `json:"lease"`
-	Saved string `json:"saved,omitempty"` // the path of the copy of --save
-}
-
-// DownloadRecords are the records of downloads.
-var DownloadRecords = downloadscommand.Records(download{})
-
 // Downloads prints the downloads of a lease.
 func Downloads(c *cli.Context) error {
-	return downloadscommand.Print(c, "lease", func(lease string, r api.DownloadsRequest) ([]downloads.File, error) {
-		r.Lease = lease
-		return ask(c, api.Downloads, r)
-	}, func(f downloads.File, lease, saved string) download { return download{f, lease, saved} })
+	return downloadscommand.Print(c, "lease", func(lease string) (control.Caller, api.Of, error) {
+		return running(c), api.Of{Lease: lease}, nil
+	})
 }

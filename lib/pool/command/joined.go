@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"btools/lib/cli"
 	"btools/lib/exit"
 	"btools/lib/extension/keep"
+	"btools/lib/flags"
 	"btools/lib/owned"
 	"btools/lib/sibling"
 )
@@ -22,17 +24,7 @@ const forever = 100 * 365 * 24 * time.Hour
 
 // newHubs returns the keeper of the hub for instances whose browsers join.
 func newHubs(c *cli.Context) *keep.Keeper {
-	return &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: hubLinger,
-		Args: []string{"--log-level=" + quieter(c), "--log-format=" + c.String("log-format")}}
-}
-
-// quieter returns the log level for programs whose usual words are of no interest
-// here.
-func quieter(c *cli.Context) string {
-	if level := c.String("log-level"); level != "info" {
-		return level
-	}
-	return "warn"
+	return &keep.Keeper{Store: c.State(), Stderr: c.Messages, Linger: hubLinger, Args: flags.Quieter(c)}
 }
 
 // joined waits for a browser that joins, and holds it with "bproxy join".
@@ -47,8 +39,8 @@ func joined(ctx context.Context, c *cli.Context, hubs *keep.Keeper, messages io.
 		release()
 		return nil, err
 	}
-	argv := append([]string{path, "join", "--session", "--output=json", "--log-level=" + quieter(c),
-		"--log-format=" + c.String("log-format"), fmt.Sprintf("--port=%d", h.Port)}, owned.BindArgs()...)
+	argv := slices.Concat([]string{path, "join", "--session", "--output=json", fmt.Sprintf("--port=%d", h.Port)},
+		flags.Quieter(c), owned.BindArgs())
 	b, err := sibling.Launch(ctx, sibling.Spec{Argv: argv, Timeout: forever, Grace: c.Duration("stop-timeout"),
 		Stderr: messages, Now: now, Once: true})
 	if err != nil {

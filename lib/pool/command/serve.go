@@ -20,7 +20,6 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/envfile"
 	"btools/lib/exit"
 	"btools/lib/extension/keep"
 	"btools/lib/flags"
@@ -51,15 +50,9 @@ func load(c *cli.Context) (*config.Config, error) {
 	if only := c.StringSlice("variable"); only != nil {
 		return config.Load("", only)
 	}
-	var vars []envfile.Variable
-	if path := c.String("env-file"); path != "" {
-		var err error
-		if vars, err = envfile.Read(path); err != nil {
-			return nil, &exit.Error{Code: exit.Config, Err: err}
-		}
-		if !config.Configures(nil, vars...) {
-			c.Log.Warn(path + " sets no variables for pools; they begin with " + config.Prefix)
-		}
+	vars, err := config.ReadVariables(c.String("env-file"), c.Log)
+	if err != nil {
+		return nil, err
 	}
 	cfg, err := config.Load(config.Path(c.String("config"), c.Getenv, c.Home()), os.Environ(), vars...)
 	var bad *config.Error

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"btools/lib/envfile"
+	"btools/lib/exit"
 	"btools/lib/settings"
 	"btools/lib/settings/ondisk"
 	"btools/lib/spell"
@@ -154,6 +156,21 @@ func Load(file string, environ []string, more ...envfile.Variable) (*Config, err
 // Configures reports whether any of the variables configures pools.
 func Configures(environ []string, more ...envfile.Variable) bool {
 	return len(variables(environ, more)) > 0
+}
+
+// ReadVariables reads a file of variables, and warns if none configures pools. Without a path there are none.
+func ReadVariables(path string, log *slog.Logger) ([]envfile.Variable, error) {
+	if path == "" {
+		return nil, nil
+	}
+	vars, err := envfile.Read(path)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Config, Err: err}
+	}
+	if !Configures(nil, vars...) {
+		log.Warn(path + " sets no variables for pools; they begin with " + Prefix)
+	}
+	return vars, nil
 }
 
 // variables returns the variables that configure pools, sorted by name. The

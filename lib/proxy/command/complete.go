@@ -78,17 +78,12 @@ func SessionToEnd(c *cli.Completion) {
 }
 
 // StateNames offers the states of the proxy that runs the sessions.
-func StateNames(c *cli.Completion) { statecommand.Offer(c, controlOfSessions(c)) }
-
-// StateArgument offers what the commands for states take.
-func StateArgument(c *cli.Completion) { statecommand.OfferArgument(c, controlOfSessions(c)) }
-
-func controlOfSessions(c *cli.Completion) string {
-	ps := client.Preferred(proxiesOf(c))
-	if len(ps) != 1 {
-		return ""
+func StateNames(c *cli.Completion) {
+	socket := ""
+	if ps := client.Preferred(proxiesOf(c)); len(ps) == 1 {
+		socket = string(ps[0].Control)
 	}
-	return string(ps[0].Control)
+	statecommand.Offer(c, socket)
 }
 
 // Pages offers the pages of the session that is named, else of the only browser. A

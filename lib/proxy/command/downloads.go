@@ -9,7 +9,6 @@ import (
 	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
@@ -74,28 +73,12 @@ func (s *service) downloads(ctx context.Context, r api.DownloadsRequest) (any, e
 	return control.Later(func() (any, error) { return fleet.AwaitDownloads(ctx, files, r.TimeoutMS) }), nil
 }
 
-// Download is the member "download" of a record.
-type Download struct {
-	downloads.File
-	Session string `json:"session"`
-	Saved   string `json:"saved,omitempty"` // the path of the copy of --save
-}
-
-// DownloadRecords are the records of downloads.
-var DownloadRecords = downloadscommand.Records(Download{})
-
 // Downloads prints the downloads of a session.
 func Downloads(c *cli.Context) error {
-	of := func(name string, r api.DownloadsRequest) ([]downloads.File, error) {
+	return downloadscommand.Print(c, "session", func(name string) (control.Caller, api.Of, error) {
 		p, whole, err := proxyOf(c, name)
-		if err != nil {
-			return nil, err
-		}
-		r.Session = whole
-		return api.Downloads.Ask(context.Background(), p, r)
-	}
-	return downloadscommand.Print(c, "session", of,
-		func(f downloads.File, session, saved string) Download { return Download{f, session, saved} })
+		return p, api.Of{Session: whole}, err
+	})
 }
 
 // Events are the records of events: of sessions, and of browsers that join a hub.

@@ -308,13 +308,10 @@ func sharedProxies(c *cli.Context) ([]client.Proxy, error) {
 	return []client.Proxy{p}, err
 }
 
-// proxyOf returns the proxy of --port, or the one that has a session of this name, and the whole name: those of bmcp
-// call have more than people call them. If none has it, or the name is "", it is the only one with sessions.
+// proxyOf returns the proxy that has the session with a name, or the one of --port, and the session's whole name: the
+// sessions of bmcp call have longer names than people call them. If none has it, or the name is "", it is the only proxy
+// with sessions.
 func proxyOf(c *cli.Context, name string) (client.Proxy, string, error) {
-	if name == "" {
-		p, err := pick(c, client.Shared)
-		return p, "", err
-	}
 	ps, err := sharedProxies(c)
 	if err != nil {
 		return client.Proxy{}, "", err
@@ -322,31 +319,43 @@ func proxyOf(c *cli.Context, name string) (client.Proxy, string, error) {
 	var have []client.Proxy
 	names := map[int]string{} // by port
 	for _, p := range ps {
+		if name == "" {
+			break
+		}
 		all, err := sessionsAt(p)
 		if err != nil {
 			c.Log.Warn(err.Error()) // another may have it
 		}
-		i := slices.IndexFunc(all, func(s api.Session) bool { return s.Name == name })
-		if i < 0 {
-			i = slices.IndexFunc(all, func(s api.Session) bool { return s.IsCalled(name) })
-		}
-		if i >= 0 {
-			have, names[p.Port] = append(have, p), all[i].Name
+		if s := sessionIn(all, name); s != nil {
+			have, names[p.Port] = append(have, p), s.Name
 		}
 	}
 	switch have = client.Preferred(have); {
 	case len(have) == 1:
 		return have[0], names[have[0].Port], nil
-	case len(have) == 0 && len(ps) < 2:
+	case len(have) > 1:
+		return client.Proxy{}, "", c.UsageError("several proxies have a session %q; choose one with --port: %s", name,
+			client.Ports(have))
+	case name == "" || len(ps) < 2:
 		p, err := pick(c, client.Shared)
 		return p, name, err
-	case len(have) == 0:
-		return client.Proxy{}, "", &exit.Error{Code: exit.Unavailable,
-			Err:  fmt.Errorf("no proxy has a session %q (they listen on %s)", name, client.Ports(ps)),
-			Hint: "bproxy session list shows all sessions"}
 	}
-	return client.Proxy{}, "", c.UsageError("several proxies have a session %q; choose one with --port: %s", name,
-		client.Ports(have))
+	return client.Proxy{}, "", &exit.Error{Code: exit.Unavailable,
+		Err:  fmt.Errorf("no proxy has a session %q (they listen on %s)", name, client.Ports(ps)),
+		Hint: "bproxy session list shows all sessions"}
+}
+
+// sessionIn returns the session that has a name or, if none has it, one that people call so; nil: there is none.
+func sessionIn(all []api.Session, name string) *api.Session {
+	for _, is := range []func(api.Session) bool{
+		func(s api.Session) bool { return s.Name == name },
+		func(s api.Session) bool { return s.IsCalled(name) },
+	} {
+		if i := slices.IndexFunc(all, is); i >= 0 {
+			return &all[i]
+		}
+	}
+	return nil
 }
 
 // sessionsAt returns the sessions of a proxy.
