@@ -35,6 +35,7 @@ import (
 	"btools/lib/sibling"
 	"btools/lib/state"
 	"btools/lib/systemd"
+	"btools/lib/virtual"
 )
 
 // Proxies are the records of proxies, and of the browsers that have joined a hub.
@@ -415,7 +416,16 @@ func (s *service) methods() *control.Mux {
 	control.Handle(m, api.Stop, func(ctx context.Context, _ api.Of) (any, error) {
 		return acts(func() error { return s.proxy.Stop(ctx) }), nil
 	})
-	control.Handle(m, api.Attach, s.attach)
+	control.Handle(m, api.Attach, func(ctx context.Context, r api.AttachRequest) (any, error) {
+		if s.proxy.Sessions != nil {
+			return s.shelves().attach(ctx, r)
+		}
+		_, rec := s.proxy.Status()
+		if rec == nil {
+			return nil, control.Errorf(control.Unavailable, "no browser runs")
+		}
+		return virtual.WatchBrowser(context.Background(), rec, "bproxy share gives each client a session, which can be")
+	})
 	ofBrowser := len(m.Methods())
 	s.registerSessions(m)
 	if s.proxy.Sessions == nil {

@@ -253,10 +253,9 @@ func (h *extensionHub) status() *record.Record {
 func (h *extensionHub) methods() *control.Mux {
 	m := &control.Mux{Program: "a hub"}
 	control.Handle(m, api.Status, func(context.Context, api.Of) (any, error) { return h.status(), nil })
-	control.Handle(m, api.List, func(_ context.Context, p api.Of) (any, error) {
+	control.Handle(m, api.List, func(ctx context.Context, p api.Of) (any, error) {
 		if p.Instance != "" || p.All {
-			found, _, err := h.findSessions(p)
-			return found, err
+			return shelves(h.shelves).list(ctx, p)
 		}
 		all := []*record.Record{}
 		for _, i := range h.server.Hub.List() {
@@ -279,8 +278,14 @@ func (h *extensionHub) methods() *control.Mux {
 		}), nil
 	})
 	control.Handle(m, api.Hold, h.claim)
-	control.Handle(m, api.Release, h.endSession)
-	control.Handle(m, api.Attach, h.attach)
+	control.Handle(m, api.Release, shelves(h.shelves).release)
+	control.Handle(m, api.Attach, func(ctx context.Context, r api.AttachRequest) (any, error) {
+		if r.Session == "" {
+			return nil, control.Errorf(control.Unavailable,
+				"a browser that has joined is seen in its own window; its sessions are seen here")
+		}
+		return shelves(h.shelves).attach(ctx, r)
+	})
 	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
 		return control.Later(func() (any, error) {
 			if p.Instance != "" {

@@ -18,7 +18,6 @@ import (
 	"btools/lib/proxy"
 	"btools/lib/record"
 	"btools/lib/settings"
-	"btools/lib/virtual"
 )
 
 // cmdSession is the session behind CMD's WebSocket address.
@@ -126,22 +125,7 @@ func sessionOf(s api.Session, e record.Proxy) api.Session {
 	return s
 }
 
-// sessionRecords returns the records of the sessions of a proxy that have a name, or with "" of all.
-func sessionRecords(f *fleet.Fleet, e record.Proxy, name string) []*record.Record {
-	all := []*record.Record{}
-	for _, s := range f.List() {
-		if name == "" || s.Name == name {
-			all = append(all, sessionRecord(s, e))
-		}
-	}
-	return all
-}
-
-// sessions returns the records of the sessions that have a name, or with "" of all.
-func (s *service) sessions(name string) []*record.Record {
-	return sessionRecords(s.proxy.Sessions, s.at, name)
-}
-
+// sessionRecord returns the record of a session of a proxy.
 func sessionRecord(s api.Session, e record.Proxy) *record.Record {
 	r := record.Of("proxy", e)
 	r.MustSet("session", sessionOf(s, e))
@@ -169,24 +153,18 @@ func (s *service) newSession(ctx context.Context, r api.HoldRequest) (any, error
 	}), nil
 }
 
-// attach has a person look at a session, which that does not use.
-func (s *service) attach(ctx context.Context, r api.AttachRequest) (any, error) {
-	if s.proxy.Sessions != nil {
-		return s.proxy.Sessions.Attach(ctx, r)
-	}
-	_, rec := s.proxy.Status()
-	if rec == nil {
-		return nil, control.Errorf(control.Unavailable, "no browser runs")
-	}
-	return virtual.WatchBrowser(context.Background(), rec, "bproxy share gives each client a session, which can be")
-}
-
 // errNoSession is the error of a request that is about a session, and names none.
 var errNoSession = control.Errorf(control.BadRequest, "the request names no session")
 
+// shelves returns the proxy's sessions.
+func (s *service) shelves() shelves {
+	return func(api.Of) ([]shelf, error) { return []shelf{{s.proxy.Sessions, s.at}}, nil }
+}
+
 // registerSessions adds the methods for sessions.
 func (s *service) registerSessions(m *control.Mux) {
-	control.Handle(m, api.List, func(context.Context, api.Of) (any, error) { return s.sessions(""), nil })
+	here := s.shelves()
+	control.Handle(m, api.List, here.list)
 	control.Handle(m, api.Watch, s.events)
 	control.Handle(m, api.Hold, s.newSession)
 	control.Handle(m, api.Rest, func(ctx context.Context, p api.Of) (any, error) {
@@ -195,18 +173,7 @@ func (s *service) registerSessions(m *control.Mux) {
 		}
 		return control.Later(func() (any, error) { return struct{}{}, s.proxy.Sessions.Free(ctx, p.Session) }), nil
 	})
-	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
-		if p.All == (p.Session != "") {
-			return nil, control.Errorf(control.BadRequest, "release takes the name of a session, or all: true")
-		}
-		return control.Later(func() (any, error) {
-			ended := s.sessions(p.Session)
-			if p.All {
-				return ended, s.proxy.Sessions.EndAll(ctx)
-			}
-			return ended, s.proxy.Sessions.End(ctx, p.Session)
-		}), nil
-	})
+	control.Handle(m, api.Release, here.release)
 	control.Handle(m, api.Downloads, s.downloads)
 	control.Handle(m, api.StateSave, s.saveState)
 	s.states.Register(m)
