@@ -44,8 +44,15 @@ type found struct {
 	canvas    bool // whose picture can be compared
 }
 
+// elements are what an agent acts on.
+type elements struct {
+	*input
+	chooser  *Chooser // of files; nil: none is open
+	unserved bool     // the page has asked for a file in a way that nobody can serve
+}
+
 // ready waits until a target meets the conditions.
-func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) {
+func (t *elements) ready(ctx context.Context, target Target, n needs) (found, error) {
 	if err := t.gone(); err != nil {
 		return found{}, err
 	}
@@ -86,7 +93,7 @@ func (t *Tab) ready(ctx context.Context, target Target, n needs) (found, error) 
 }
 
 // usable returns an error if a frame, which has a number in the one around it, is inert.
-func (t *Tab) usable(ctx context.Context, f *frame, number int) error {
+func (t *elements) usable(ctx context.Context, f *frame, number int) error {
 	for ; f.parent != nil && number >= 0; f = f.parent {
 		err := t.run(ctx, f.parent, "usableFrame", map[string]any{"number": number}, &number)
 		if err != nil {
@@ -104,7 +111,7 @@ type ClickOptions struct {
 }
 
 // Click clicks an element, and returns how results name it.
-func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string, error) {
+func (t *elements) Click(ctx context.Context, target Target, o ClickOptions) (string, error) {
 	bits, err := modifiers(o.Modifiers)
 	if err != nil {
 		return "", err
@@ -144,7 +151,7 @@ func (t *Tab) Click(ctx context.Context, target Target, o ClickOptions) (string,
 }
 
 // act sends input events and waits for what they cause.
-func (t *Tab) act(ctx context.Context, events ...inputEvent) error {
+func (t *input) act(ctx context.Context, events ...inputEvent) error {
 	since := t.mark()
 	if err := t.inputs(ctx, events...); err != nil && !isCaused(err) {
 		return err
@@ -165,7 +172,7 @@ func isPassing(err error) bool {
 }
 
 // Hover moves the mouse over an element.
-func (t *Tab) Hover(ctx context.Context, target Target) (string, error) {
+func (t *elements) Hover(ctx context.Context, target Target) (string, error) {
 	f, err := t.ready(ctx, target, forHover)
 	if err != nil {
 		return "", err
@@ -175,7 +182,7 @@ func (t *Tab) Hover(ctx context.Context, target Target) (string, error) {
 
 // Drag drags an element to another one with the mouse. What the page makes draggable
 // by HTML is dragged as the browser does it.
-func (t *Tab) Drag(ctx context.Context, from, to Target) (what, onto string, err error) {
+func (t *elements) Drag(ctx context.Context, from, to Target) (what, onto string, err error) {
 	a, err := t.ready(ctx, from, forDrag)
 	if err != nil {
 		return "", "", err
@@ -227,7 +234,7 @@ func (t *Tab) Drag(ctx context.Context, from, to Target) (what, onto string, err
 }
 
 // moveDragging moves the mouse with its button pressed, and with it what is dragged.
-func (t *Tab) moveDragging(ctx context.Context, at point) error {
+func (t *input) moveDragging(ctx context.Context, at point) error {
 	t.b.mu.Lock()
 	data := t.dragged
 	t.b.mu.Unlock()
@@ -251,7 +258,7 @@ func dragEvent(kind string, at point, data json.RawMessage) inputEvent {
 }
 
 // Drop drops data and files from outside the page onto an element.
-func (t *Tab) Drop(ctx context.Context, target Target, data map[string]string, files []string) (string, error) {
+func (t *elements) Drop(ctx context.Context, target Target, data map[string]string, files []string) (string, error) {
 	f, err := t.ready(ctx, target, forDrop)
 	if err != nil {
 		return "", err
@@ -274,7 +281,7 @@ func (t *Tab) Drop(ctx context.Context, target Target, data map[string]string, f
 // dropFiles drops files, which no input event can in a browser with several sessions:
 // a page that does not take a file would be left for that file. The files are put into
 // an input of ours, and the page gets the events of a drop with them.
-func (t *Tab) dropFiles(ctx context.Context, f found, data map[string]string, files []string) error {
+func (t *elements) dropFiles(ctx context.Context, f found, data map[string]string, files []string) error {
 	input, err := f.frame.evaluate(ctx, "btools.api.takeFiles()", false)
 	if err != nil {
 		return err
@@ -295,7 +302,7 @@ func (t *Tab) dropFiles(ctx context.Context, f found, data map[string]string, fi
 }
 
 // Choose chooses options of a select, by label or value, and returns the labels.
-func (t *Tab) Choose(ctx context.Context, target Target, values []string) (what string, labels []string, err error) {
+func (t *elements) Choose(ctx context.Context, target Target, values []string) (what string, labels []string, err error) {
 	f, err := t.ready(ctx, target, forFocus)
 	if err != nil {
 		return "", nil, err
@@ -309,7 +316,7 @@ func (t *Tab) Choose(ctx context.Context, target Target, values []string) (what 
 }
 
 // Check checks or clears a checkbox or a radio button.
-func (t *Tab) Check(ctx context.Context, target Target, on bool) (string, error) {
+func (t *elements) Check(ctx context.Context, target Target, on bool) (string, error) {
 	f, err := t.ready(ctx, target, forFocus)
 	if err != nil {
 		return "", err
@@ -337,7 +344,7 @@ func (t *Tab) Check(ctx context.Context, target Target, on bool) (string, error)
 
 // Upload gives the file chooser that is open the files, or cancels it if there are
 // none.
-func (t *Tab) Upload(ctx context.Context, files []string) error {
+func (t *elements) Upload(ctx context.Context, files []string) error {
 	t.b.mu.Lock()
 	c := t.chooser
 	t.b.mu.Unlock()
@@ -382,7 +389,7 @@ func isDir(path string) bool {
 }
 
 // takesDirs reports whether the input of a file chooser takes a directory.
-func (t *Tab) takesDirs(ctx context.Context, c *Chooser) (bool, error) {
+func (t *elements) takesDirs(ctx context.Context, c *Chooser) (bool, error) {
 	var described struct{ Node struct{ Attributes []string } }
 	err := t.call(ctx, c.session, "DOM.describeNode", map[string]any{"backendNodeId": c.BackendNodeID}, &described)
 	for name := range slices.Chunk(described.Node.Attributes, 2) {
@@ -395,7 +402,7 @@ func (t *Tab) takesDirs(ctx context.Context, c *Chooser) (bool, error) {
 
 // AwaitText waits until a text is visible in the page, or, if not wanted, until it
 // is not.
-func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error {
+func (t *frames) AwaitText(ctx context.Context, text string, wanted bool, most time.Duration) error {
 	end := time.Now().Add(most)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		if err := t.gone(); err != nil {
@@ -430,7 +437,7 @@ func (t *Tab) AwaitText(ctx context.Context, text string, wanted bool, most time
 func (t *Tab) Address(context.Context) string { return t.Seen().URL }
 
 // Holds reports whether a function in the page returns something that is true. What it throws is a Thrown.
-func (t *Tab) Holds(ctx context.Context, function string) (bool, error) {
+func (t *elements) Holds(ctx context.Context, function string) (bool, error) {
 	value, _, err := t.Evaluate(ctx, function, "")
 	switch {
 	case isPassing(err):
@@ -448,7 +455,7 @@ func IsTrue(value string) bool {
 }
 
 // IsLoaded reports whether the page is as far as domcontentloaded or load; or, for idle, loaded and without a request.
-func (t *Tab) IsLoaded(_ context.Context, state string) (bool, error) {
+func (t *records) IsLoaded(_ context.Context, state string) (bool, error) {
 	if err := t.gone(); err != nil {
 		return false, err
 	}
@@ -469,7 +476,7 @@ func (t *Tab) IsLoaded(_ context.Context, state string) (bool, error) {
 }
 
 // HasText reports whether a text is visible in the page.
-func (t *Tab) HasText(ctx context.Context, text string) (bool, error) {
+func (t *frames) HasText(ctx context.Context, text string) (bool, error) {
 	p, err := t.firstWith(ctx, "hasText", map[string]any{"want": text})
 	return p != nil, err
 }

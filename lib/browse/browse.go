@@ -23,7 +23,6 @@ import (
 	"btools/lib/cdp/wire"
 	"btools/lib/emulate"
 	"btools/lib/wait"
-	"btools/lib/webstorage"
 )
 
 // Times that bound what a page can make a caller wait for.
@@ -51,8 +50,7 @@ type Browser struct {
 	targets    map[string]*target // by CDP session
 	tabs       []*Tab             // in the order of their opening
 	current    *Tab               // nil: none is open
-	frames     []*frame           // that have had a number in refs, from 1
-	nextRef    int
+	refs       refs
 	vanished   []string // the addresses of the latest tabs that no tool has closed
 	vanishings int      // how many they have been
 	opened     int      // tabs, ever
@@ -61,21 +59,20 @@ type Browser struct {
 	downloads int   // that have begun, ever
 	number    int64 // that no other connection has
 
-	hidden   map[string]bool             // contexts and tabs that an agent does not see
-	opening  int                         // hidden tabs whose names are not known yet
-	deferred []attached                  // tabs that may be one of them
-	made     map[string]bool             // the IDs of tabs that were opened here, and by their pages
-	tell     func(tab string, open bool) // of these; nil: nobody
+	work sync.WaitGroup // what goes on beside the calls
 
-	refuses  func(ctx context.Context, address string) error // a file; nil: all are shown
-	guarding bool                                            // files are asked for
-	work     sync.WaitGroup                                  // what goes on beside the calls
+	guest
+	hiding
+	network
+	storage
+	emulation
+}
 
-	routes []Route
-	visits webstorage.Visits
-
-	emulates emulate.Emulation // of a browser that is no virtual one
-	agent    string            // its own user agent; "": it emulates nothing
+// guest is which tabs were opened here, and by their pages.
+type guest struct {
+	b    *Browser
+	made map[string]bool             // by ID
+	tell func(tab string, open bool) // of these; nil: nobody
 }
 
 var _ Driver = (*Browser)(nil)
@@ -100,10 +97,11 @@ const (
 // Open connects to the browser at a WebSocket URL and attaches to its tabs. Bounds are
 // counted in seconds of that length; 0: of that of a second.
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
-	b := &Browser{second: cmp.Or(second, time.Second), nextRef: 1, number: time.Now().UnixNano(),
-		targets: map[string]*target{},
-		hidden:  map[string]bool{}, made: map[string]bool{}}
+	b := &Browser{second: cmp.Or(second, time.Second), refs: refs{next: 1}, number: time.Now().UnixNano(),
+		targets: map[string]*target{}, hiding: hiding{hidden: map[string]bool{}},
+		guest: guest{made: map[string]bool{}}}
 	ready := make(chan struct{}) // events come before the connection is known here
+	b.guest.b, b.hiding.b, b.network.b, b.storage.b, b.emulation.b = b, b, b, b, b
 	conn, err := cdp.Dial(ctx, url, func(e cdp.Event) { <-ready; b.event(e) })
 	if err != nil {
 		return nil, err
@@ -141,44 +139,44 @@ func (b *Browser) of(bound time.Duration) time.Duration {
 }
 
 // CloseOpened closes the tabs that were opened here, and by their pages.
-func (b *Browser) CloseOpened() {
+func (g *guest) CloseOpened() {
 	ctx, cancel := context.WithTimeout(context.Background(), CloseBound)
 	defer cancel()
-	b.mu.Lock()
+	g.b.mu.Lock()
 	var all sync.WaitGroup
-	for id := range b.made {
-		all.Go(func() { b.Call(ctx, "Target.closeTarget", map[string]string{"targetId": id}, nil) }) // it may be gone
-		b.noteMadeLocked(id, false)
+	for id := range g.made {
+		all.Go(func() { g.b.Call(ctx, "Target.closeTarget", map[string]string{"targetId": id}, nil) }) // it may be gone
+		g.noteMadeLocked(id, false)
 	}
-	b.mu.Unlock()
+	g.b.mu.Unlock()
 	all.Wait()
 }
 
 // TellOpened has tell told of the tabs that are opened here, and by their pages, and of their end. It must not wait.
 // Those of an earlier connection, if there was one, are among them.
-func (b *Browser) TellOpened(before *Browser, tell func(tab string, open bool)) {
+func (g *guest) TellOpened(before *Browser, tell func(tab string, open bool)) {
 	made := map[string]bool{}
 	if before != nil {
 		before.mu.Lock()
 		made = maps.Clone(before.made)
 		before.mu.Unlock()
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.tell = tell
-	maps.Copy(b.made, made)
+	g.b.mu.Lock()
+	defer g.b.mu.Unlock()
+	g.tell = tell
+	maps.Copy(g.made, made)
 }
 
 // noteMadeLocked notes that a tab was opened here, or that one is gone.
-func (b *Browser) noteMadeLocked(id string, open bool) {
-	if b.made[id] == open {
+func (g *guest) noteMadeLocked(id string, open bool) {
+	if g.made[id] == open {
 		return
 	}
-	if b.made[id] = open; !open {
-		delete(b.made, id)
+	if g.made[id] = open; !open {
+		delete(g.made, id)
 	}
-	if b.tell != nil {
-		b.tell(id, open)
+	if g.tell != nil {
+		g.tell(id, open)
 	}
 }
 
@@ -294,9 +292,9 @@ func (b *Browser) detach(session string) {
 		return
 	}
 	tab.closed = true
-	for i, f := range b.frames {
-		if f.tab == tab {
-			b.frames[i] = &frame{} // its number is not used again
+	for i, f := range b.refs.frames {
+		if f.tab == tab.frames {
+			b.refs.frames[i] = &frame{} // its number is not used again
 		}
 	}
 	i := slices.Index(b.tabs, tab)

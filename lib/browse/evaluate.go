@@ -27,7 +27,7 @@ func (e *Thrown) Error() string { return e.Text }
 // Evaluate calls a function in the page, with an element if a target is given, and
 // returns its result as JSON. An expression does as well as a function. Seen is that the
 // page has said what it is since then, so that Tab.Seen is its state.
-func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (value string, seen bool, err error) {
+func (t *elements) Evaluate(ctx context.Context, function string, target Target) (value string, seen bool, err error) {
 	if err := t.gone(); err != nil {
 		return "", false, err
 	}
@@ -78,7 +78,7 @@ func (t *Tab) Evaluate(ctx context.Context, function string, target Target) (val
 
 // hasStarted reports whether a script has begun a navigation or opened a tab. Otherwise there
 // is nothing to wait for: it has done what it does when it returns.
-func (t *Tab) hasStarted(since mark) bool {
+func (t *effects) hasStarted(since mark) bool {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	_, starts := t.starting[t.main.id]
@@ -106,7 +106,7 @@ func isSyntaxError(e *exception) bool {
 // evaluate calls a function in the page's own world. It asks the page for its state right
 // behind it, which saves the time of an answer; seen is that this was told, and after the
 // function's end.
-func (t *Tab) evaluate(ctx context.Context, since mark, session, function, element string, got *evaluated,
+func (t *elements) evaluate(ctx context.Context, since mark, session, function, element string, got *evaluated,
 ) (seen bool, err error) {
 	method := "Runtime.evaluate"
 	params := map[string]any{"awaitPromise": true, "returnByValue": true, "userGesture": true}
@@ -134,7 +134,7 @@ func (t *Tab) evaluate(ctx context.Context, since mark, session, function, eleme
 }
 
 // askState asks the page for its state; nil: it can't be asked, or has no context of ours.
-func (t *Tab) askState() <-chan answer {
+func (t *elements) askState() <-chan answer {
 	t.b.mu.Lock()
 	w, ok := t.main.worlds[t.main.id]
 	ok = ok && t.canTellLocked()
@@ -147,7 +147,7 @@ func (t *Tab) askState() <-chan answer {
 }
 
 // inPage is the handle of an element in the page's own world.
-func (t *Tab) inPage(ctx context.Context, f found) (objectID string, err error) {
+func (t *elements) inPage(ctx context.Context, f found) (objectID string, err error) {
 	node, err := t.node(ctx, f)
 	if err != nil {
 		return "", err
@@ -158,7 +158,7 @@ func (t *Tab) inPage(ctx context.Context, f found) (objectID string, err error) 
 }
 
 // node is the number by which the browser knows an element in all worlds.
-func (t *Tab) node(ctx context.Context, f found) (int, error) {
+func (t *elements) node(ctx context.Context, f found) (int, error) {
 	target, err := json.Marshal(f.find)
 	if err != nil {
 		return 0, err

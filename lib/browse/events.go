@@ -245,7 +245,7 @@ type Dialog struct {
 }
 
 // unblockLocked has a dialog prevent nothing.
-func (t *Tab) unblockLocked(d *Dialog) {
+func (t *link) unblockLocked(d *Dialog) {
 	t.b.conn.Begin(d.session, "Page.handleJavaScriptDialog", map[string]bool{"accept": d.Type == "beforeunload"}, nil)
 }
 

@@ -20,7 +20,7 @@ import (
 
 // frame is a document's place: a tab, or a frame in one.
 type frame struct {
-	tab    *Tab
+	tab    *frames
 	target *target // whose session reaches it
 	id     string
 	parent *frame // nil: it is the tab itself
@@ -67,7 +67,13 @@ var (
 // change it.
 const worldName = "btools"
 
-func (t *Tab) mainFrame() *frame { return &frame{tab: t, target: t.main, id: t.main.id} }
+// frames are the documents of a tab, and what our scripts tell of them.
+type frames struct {
+	*link
+	refs *refs
+}
+
+func (t *frames) mainFrame() *frame { return &frame{tab: t, target: t.main, id: t.main.id} }
 
 // world is an execution context of ours.
 type world struct {
@@ -84,7 +90,7 @@ func (f *frame) empty(ctx context.Context) (world, error) {
 	if ok {
 		return w, nil
 	}
-	made, err := do(ctx, f.tab, f.target.session, page.CreateIsolatedWorld,
+	made, err := do(ctx, f.tab.link, f.target.session, page.CreateIsolatedWorld,
 		page.CreateIsolatedWorldParams{FrameID: proto.FrameID(f.id), WorldName: worldName})
 	if err != nil {
 		return world{}, err
@@ -160,7 +166,7 @@ func (f *frame) evaluateIf(ctx context.Context, in func(context.Context) (world,
 }
 
 // run calls a function of our scripts in a frame, for a bounded time.
-func (t *Tab) run(ctx context.Context, f *frame, name string, args map[string]any, result any) error {
+func (t *frames) run(ctx context.Context, f *frame, name string, args map[string]any, result any) error {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return err
@@ -190,18 +196,25 @@ func answered(raw json.RawMessage, result any) error {
 	return json.Unmarshal(answer.Value, result)
 }
 
+// refs are what a snapshot has given elements and frames as names, in all tabs.
+type refs struct {
+	frames []*frame // that have had a number, from 1
+	next   int      // number of an element
+}
+
 // numbered gives a frame the number that it has in refs.
-func (b *Browser) numbered(f *frame) *frame {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := slices.IndexFunc(b.frames, func(old *frame) bool { return old.id == f.id && old.tab == f.tab })
+func (t *frames) numbered(f *frame) *frame {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	r := t.refs
+	i := slices.IndexFunc(r.frames, func(old *frame) bool { return old.id == f.id && old.tab == f.tab })
 	if i >= 0 {
 		f.number = i + 1
-		b.frames[i] = f
+		r.frames[i] = f
 		return f
 	}
-	b.frames = append(b.frames, f)
-	f.number = len(b.frames)
+	r.frames = append(r.frames, f)
+	f.number = len(r.frames)
 	return f
 }
 
@@ -226,11 +239,11 @@ func (f *frame) inner(ctx context.Context, ref int) (*frame, error) {
 	if err != nil || described.Node.FrameID == "" {
 		return nil, err
 	}
-	return f.tab.b.numbered(f.tab.frameOf(described.Node.FrameID, f)), nil
+	return f.tab.numbered(f.tab.frameOf(described.Node.FrameID, f)), nil
 }
 
 // frameOf is the frame with an ID, in another one.
-func (t *Tab) frameOf(id string, parent *frame) *frame {
+func (t *frames) frameOf(id string, parent *frame) *frame {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	f := &frame{tab: t, target: parent.target, id: id, parent: parent}
@@ -247,7 +260,7 @@ type frameTree struct {
 }
 
 // allFrames are the tab's frames, outer ones first.
-func (t *Tab) allFrames(ctx context.Context) ([]*frame, error) {
+func (t *frames) allFrames(ctx context.Context) ([]*frame, error) {
 	all := []*frame{t.mainFrame()}
 	known := func(id string) *frame {
 		i := slices.IndexFunc(all, func(f *frame) bool { return f.id == id })
@@ -317,7 +330,7 @@ func (f *frame) origin(ctx context.Context) (x, y float64, err error) {
 
 // owner is the node of a frame's iframe element.
 func (f *frame) owner(ctx context.Context) (int, error) {
-	owner, err := do(ctx, f.tab, f.parent.target.session, dom.GetFrameOwner,
+	owner, err := do(ctx, f.tab.link, f.parent.target.session, dom.GetFrameOwner,
 		dom.GetFrameOwnerParams{FrameID: proto.FrameID(f.id)})
 	return int(owner.BackendNodeID), err
 }
@@ -335,22 +348,22 @@ type place struct {
 }
 
 // locate finds the frame of a target. It waits until a selector matches something.
-func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
+func (t *frames) locate(ctx context.Context, target Target) (place, error) {
 	if m := refRule().FindStringSubmatch(string(target)); m != nil {
 		n, _ := strconv.Atoi(m[2])
 		i, _ := strconv.Atoi(m[1])
 		t.b.mu.Lock()
 		defer t.b.mu.Unlock()
-		if n >= t.b.nextRef {
+		if n >= t.refs.next {
 			return place{}, fmt.Errorf("there is no ref %s: take a new browser_snapshot", target)
 		}
 		if m[1] == "" {
 			return place{t.mainFrame(), n}, nil
 		}
-		if i > len(t.b.frames) || t.b.frames[i-1].tab != t {
+		if i > len(t.refs.frames) || t.refs.frames[i-1].tab != t {
 			return place{}, fmt.Errorf("there is no ref %s in this tab: take a new browser_snapshot", target)
 		}
-		return place{t.b.frames[i-1], n}, nil
+		return place{t.refs.frames[i-1], n}, nil
 	}
 	end := time.Now().Add(t.b.of(ActionTimeout))
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
@@ -375,7 +388,7 @@ func (t *Tab) locate(ctx context.Context, target Target) (place, error) {
 // firstWith is the first frame of which a function of our scripts says something else
 // than 0 or false, nil if it is none. A frame of another site that does not answer has
 // nothing.
-func (t *Tab) firstWith(ctx context.Context, name string, args map[string]any) (*frame, error) {
+func (t *frames) firstWith(ctx context.Context, name string, args map[string]any) (*frame, error) {
 	all, err := t.allFrames(ctx)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,14 @@ import (
 	"btools/lib/webstorage"
 )
 
+// hiding is which tabs an agent does not see.
+type hiding struct {
+	b        *Browser
+	hidden   map[string]bool // contexts and tabs
+	opening  int             // hidden tabs whose names are not known yet
+	deferred []attached      // tabs that may be one of them
+}
+
 // attached is a tab that the connection has been attached to.
 type attached struct {
 	session string
@@ -23,8 +31,8 @@ type attached struct {
 
 // isHidden reports whether an agent does not see a tab: one of those here, or one
 // that such a tab has opened.
-func (b *Browser) isHidden(info targetInfo) bool {
-	return b.hidden[info.TargetID] || b.hidden[info.BrowserContextID] || b.hidden[info.OpenerID]
+func (h *hiding) isHidden(info targetInfo) bool {
+	return h.hidden[info.TargetID] || h.hidden[info.BrowserContextID] || h.hidden[info.OpenerID]
 }
 
 // Bounds of opening and closing a hidden tab.
@@ -41,11 +49,11 @@ func lasting(ctx context.Context, most time.Duration) (context.Context, context.
 }
 
 // openTime is for how long a tab may open: not past the time that the caller has.
-func (b *Browser) openTime(ctx context.Context) time.Duration {
+func (h *hiding) openTime(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
-		return min(time.Until(end), b.of(openTimeout))
+		return min(time.Until(end), h.b.of(openTimeout))
 	}
-	return b.of(openTimeout)
+	return h.b.of(openTimeout)
 }
 
 // overtime is the error of a tab that was not opened: the caller's, if its time is over.
@@ -60,32 +68,32 @@ func overtime(ctx context.Context, err error) error {
 // Fresh opens a hidden tab in a browser context of its own, without storage, and
 // with a copy of the session's cookies or without cookies. The function that it returns
 // closes it, and all that it has opened.
-func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), err error) {
-	long, cancel := lasting(ctx, b.openTime(ctx))
+func (h *hiding) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), err error) {
+	long, cancel := lasting(ctx, h.openTime(ctx))
 	defer cancel()
 	var made struct{ BrowserContextID string }
-	err = b.conn.Call(long, "", "Target.createBrowserContext", map[string]bool{"disposeOnDetach": true}, &made)
+	err = h.b.conn.Call(long, "", "Target.createBrowserContext", map[string]bool{"disposeOnDetach": true}, &made)
 	if err != nil {
 		return nil, nil, overtime(ctx, fmt.Errorf("cannot create a browser context: %w", err))
 	}
 	id := made.BrowserContextID
-	b.hide(id, true)
+	h.hide(id, true)
 	closeContext := func() {
-		long, cancel := lasting(ctx, b.of(closeTimeout))
+		long, cancel := lasting(ctx, h.b.of(closeTimeout))
 		defer cancel()
-		b.conn.Call(long, "", "Target.disposeBrowserContext", map[string]string{"browserContextId": id}, nil)
-		b.hide(id, false)
+		h.b.conn.Call(long, "", "Target.disposeBrowserContext", map[string]string{"browserContextId": id}, nil)
+		h.hide(id, false)
 		if t != nil {
-			b.hide(t.main.id, false)
+			h.hide(t.main.id, false)
 		}
 	}
 	if cookies {
-		if err = b.copyCookies(long, id); err != nil {
+		if err = h.copyCookies(long, id); err != nil {
 			closeContext()
 			return nil, nil, overtime(ctx, fmt.Errorf("cannot copy the session's cookies: %w", err))
 		}
 	}
-	t, err = b.openHidden(long, map[string]any{"browserContextId": id})
+	t, err = h.openHidden(long, map[string]any{"browserContextId": id})
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -97,27 +105,27 @@ func (b *Browser) Fresh(ctx context.Context, cookies bool) (t *Tab, end func(), 
 }
 
 // copyCookies gives a browser context the session's cookies.
-func (b *Browser) copyCookies(ctx context.Context, to string) error {
-	all, err := b.Cookies(ctx)
+func (h *hiding) copyCookies(ctx context.Context, to string) error {
+	all, err := h.b.Cookies(ctx)
 	if err != nil {
 		return err
 	}
-	return webstorage.SetCookies(ctx, wired{b.conn}, to, all)
+	return webstorage.SetCookies(ctx, wired{h.b.conn}, to, all)
 }
 
 // aside opens a hidden tab in the session's own context.
-func (b *Browser) aside(ctx context.Context) (*Tab, func(), error) {
-	long, cancel := lasting(ctx, b.openTime(ctx))
+func (h *hiding) aside(ctx context.Context) (*Tab, func(), error) {
+	long, cancel := lasting(ctx, h.openTime(ctx))
 	defer cancel()
-	t, err := b.openHidden(long, map[string]any{})
+	t, err := h.openHidden(long, map[string]any{})
 	if err != nil {
 		return nil, nil, overtime(ctx, err)
 	}
 	closeTab := func() {
-		long, cancel := lasting(ctx, b.of(closeTimeout))
+		long, cancel := lasting(ctx, h.b.of(closeTimeout))
 		defer cancel()
-		b.closeTab(long, t)
-		b.hide(t.main.id, false)
+		h.b.closeTab(long, t)
+		h.hide(t.main.id, false)
 	}
 	if ctx.Err() != nil {
 		closeTab()
@@ -126,65 +134,65 @@ func (b *Browser) aside(ctx context.Context) (*Tab, func(), error) {
 	return t, closeTab, nil
 }
 
-func (b *Browser) hide(id string, on bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (h *hiding) hide(id string, on bool) {
+	h.b.mu.Lock()
+	defer h.b.mu.Unlock()
 	if on {
-		b.hidden[id] = true
+		h.hidden[id] = true
 	} else {
-		delete(b.hidden, id)
+		delete(h.hidden, id)
 	}
 }
 
 // openHidden opens a tab. Its event comes before the answer that says which one it
 // is: tabs that come meanwhile wait for that.
-func (b *Browser) openHidden(ctx context.Context, params map[string]any) (t *Tab, err error) {
+func (h *hiding) openHidden(ctx context.Context, params map[string]any) (t *Tab, err error) {
 	params["url"], params["background"] = "about:blank", true
-	b.mu.Lock()
-	b.opening++
-	b.mu.Unlock()
+	h.b.mu.Lock()
+	h.opening++
+	h.b.mu.Unlock()
 	var made struct{ TargetID string }
 	var given bool // up: then the tab must not stay
 	got := make(chan error, 1)
-	b.conn.Begin("", "Target.createTarget", params, func(raw json.RawMessage, err error) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+	h.b.conn.Begin("", "Target.createTarget", params, func(raw json.RawMessage, err error) {
+		h.b.mu.Lock()
+		defer h.b.mu.Unlock()
 		if err == nil {
 			err = json.Unmarshal(raw, &made)
 		}
 		if err == nil {
-			b.hidden[made.TargetID] = true
+			h.hidden[made.TargetID] = true
 		}
-		b.opening--
-		waiting := b.deferred
-		b.deferred = nil
+		h.opening--
+		waiting := h.deferred
+		h.deferred = nil
 		for _, a := range waiting {
-			if b.opening > 0 && !b.isHidden(a.info) {
-				b.deferred = append(b.deferred, a)
+			if h.opening > 0 && !h.isHidden(a.info) {
+				h.deferred = append(h.deferred, a)
 			} else {
-				b.attach("", a.session, a.info)
+				h.b.attach("", a.session, a.info)
 			}
 		}
-		b.changed.Wake()
+		h.b.changed.Wake()
 		if got <- err; given && err == nil {
-			b.closeHidden(made.TargetID)
+			h.closeHidden(made.TargetID)
 		}
 	})
 	select {
 	case err = <-got:
 	case <-ctx.Done():
-		b.mu.Lock()
-		defer b.mu.Unlock()
+		h.b.mu.Lock()
+		defer h.b.mu.Unlock()
 		if given = true; len(got) > 0 && <-got == nil { // it came meanwhile
-			b.closeHidden(made.TargetID)
+			h.closeHidden(made.TargetID)
 		}
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a tab: %w", err)
 	}
-	err = b.wait(ctx, func() bool {
-		for _, tg := range b.targets {
+	err = h.b.wait(ctx, func() bool {
+		for _, tg := range h.b.targets {
 			if tg.id == made.TargetID && tg.tab.main == tg {
 				t = tg.tab
 			}
@@ -192,14 +200,14 @@ func (b *Browser) openHidden(ctx context.Context, params map[string]any) (t *Tab
 		return t != nil && (t.parsed || t.closed)
 	})
 	if err != nil {
-		b.closeHidden(made.TargetID)
+		h.closeHidden(made.TargetID)
 	}
 	return t, err
 }
 
 // closeHidden closes a tab and does not wait for that.
-func (b *Browser) closeHidden(id string) {
-	b.conn.Begin("", "Target.closeTarget", map[string]string{"targetId": id}, nil)
+func (h *hiding) closeHidden(id string) {
+	h.b.conn.Begin("", "Target.closeTarget", map[string]string{"targetId": id}, nil)
 }
 
 // Load opens an address and waits, for a bounded time, until the page has what its
@@ -217,7 +225,7 @@ func (t *Tab) Load(ctx context.Context, address string) (string, error) {
 }
 
 // Status is the HTTP status of the document; 0: it is not known.
-func (t *Tab) Status() int {
+func (t *records) Status() int {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	return t.statusLocked().Code
@@ -232,7 +240,7 @@ type Status struct {
 
 // statusLocked is the status of the document. One that has come back from the history
 // had its response before.
-func (t *Tab) statusLocked() Status {
+func (t *records) statusLocked() Status {
 	if r := t.traffic.byID[t.loader]; r != nil && r.Status != 0 {
 		asks := slices.ContainsFunc(slices.Collect(maps.Keys(r.Received)),
 			func(name string) bool { return strings.EqualFold(name, "WWW-Authenticate") })

@@ -3,6 +3,7 @@ package browse
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,9 +32,17 @@ func modifiers(names []string) (bits int, err error) {
 	return bits, nil
 }
 
+// input is the mouse and the keyboard of a tab.
+type input struct {
+	*effects
+	mouse   point           // where tools by coordinates have left it
+	buttons int             // that they have pressed
+	dragged json.RawMessage // what the page would drag
+}
+
 // inputs sends input events without waiting between them, and waits until the page
 // has handled the last one, or until a dialog opens.
-func (t *Tab) inputs(ctx context.Context, events ...inputEvent) error {
+func (t *input) inputs(ctx context.Context, events ...inputEvent) error {
 	last := len(events) - 1
 	for _, e := range events[:last] {
 		t.b.conn.Begin(t.main.session, e.method, e.params, nil)

@@ -72,7 +72,7 @@ func (b *Before) Strayed(now Page) error {
 
 // CatchUp waits until all is known that the page has told before now, such as that it is another one, if it answers
 // soon. Chrome tells that before it answers a question of now.
-func (t *Tab) CatchUp() { t.answers(t.main.session) }
+func (t *link) CatchUp() { t.answers(t.main.session) }
 
 // Answers reports whether a dialog that is open is the one that was open then, if there was one.
 func (b *Before) Answers(now Page) bool {

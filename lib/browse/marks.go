@@ -18,7 +18,7 @@ type Mark struct {
 var markedLine = lazy.Regexp(`^(- .*\[ref=((?:f(\d+))?e\d+)\]) \[box=(-?\d+),(-?\d+),(\d+),(\d+)\](: .*)?$`)
 
 // marks are the elements to act on in a part of the document, of which a picture has so many pixels for one of CSS.
-func (t *Tab) marks(ctx context.Context, part area, scale float64) (all []Mark, err error) {
+func (t *pictures) marks(ctx context.Context, part area, scale float64) (all []Mark, err error) {
 	text, err := t.Snapshot(ctx, SnapshotOptions{Interactive: true, Boxes: true})
 	if err != nil {
 		return nil, err
@@ -36,9 +36,9 @@ func (t *Tab) marks(ctx context.Context, part area, scale float64) (all []Mark, 
 		origin, known := origins[m[3]]
 		if n, _ := strconv.Atoi(m[3]); !known && n > 0 {
 			t.b.mu.Lock()
-			f := t.b.frames[min(n, len(t.b.frames))-1]
+			f := t.refs.frames[min(n, len(t.refs.frames))-1]
 			t.b.mu.Unlock()
-			if f.tab != t {
+			if f.tab != t.frames {
 				continue
 			}
 			if origin.x, origin.y, err = f.origin(ctx); err != nil {

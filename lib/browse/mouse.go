@@ -12,7 +12,7 @@ import (
 
 // inView returns an error if one of the points, given as x and y in turn, is outside of the
 // viewport, where no page gets what the mouse does.
-func inView(ctx context.Context, t *Tab, points ...float64) error {
+func inView(ctx context.Context, t *frames, points ...float64) error {
 	v, err := t.viewport(ctx, false)
 	if err != nil {
 		return err
@@ -27,15 +27,15 @@ func inView(ctx context.Context, t *Tab, points ...float64) error {
 }
 
 // MoveMouse moves the mouse.
-func (t *Tab) MoveMouse(ctx context.Context, x, y float64) error {
-	if err := inView(ctx, t, x, y); err != nil {
+func (t *input) MoveMouse(ctx context.Context, x, y float64) error {
+	if err := inView(ctx, t.frames, x, y); err != nil {
 		return err
 	}
 	return t.act(ctx, t.moved(x, y))
 }
 
 // moved is the event of a move, with the buttons that are pressed.
-func (t *Tab) moved(x, y float64) inputEvent {
+func (t *input) moved(x, y float64) inputEvent {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	t.mouse = point{x, y}
@@ -53,11 +53,11 @@ func heldIn(buttons int) string {
 }
 
 // PressMouse presses a button, or releases it.
-func (t *Tab) PressMouse(ctx context.Context, button string, down bool) error {
+func (t *input) PressMouse(ctx context.Context, button string, down bool) error {
 	return t.act(ctx, t.pressed(button, down, 1))
 }
 
-func (t *Tab) pressed(button string, down bool, clicks int) inputEvent {
+func (t *input) pressed(button string, down bool, clicks int) inputEvent {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	kind := "mouseReleased"
@@ -69,8 +69,8 @@ func (t *Tab) pressed(button string, down bool, clicks int) inputEvent {
 }
 
 // ClickMouse clicks some times, and holds the button for a while each time.
-func (t *Tab) ClickMouse(ctx context.Context, x, y float64, button string, count int, hold time.Duration) error {
-	if err := inView(ctx, t, x, y); err != nil {
+func (t *input) ClickMouse(ctx context.Context, x, y float64, button string, count int, hold time.Duration) error {
+	if err := inView(ctx, t.frames, x, y); err != nil {
 		return err
 	}
 	events := []inputEvent{t.moved(x, y)}
@@ -95,8 +95,8 @@ func (t *Tab) ClickMouse(ctx context.Context, x, y float64, button string, count
 }
 
 // DragMouse drags from one point to another.
-func (t *Tab) DragMouse(ctx context.Context, fromX, fromY, toX, toY float64) error {
-	if err := inView(ctx, t, fromX, fromY, toX, toY); err != nil {
+func (t *input) DragMouse(ctx context.Context, fromX, fromY, toX, toY float64) error {
+	if err := inView(ctx, t.frames, fromX, fromY, toX, toY); err != nil {
 		return err
 	}
 	return t.act(ctx, t.moved(fromX, fromY), t.pressed("left", true, 1), t.moved((fromX+toX)/2, (fromY+toY)/2),
@@ -104,7 +104,7 @@ func (t *Tab) DragMouse(ctx context.Context, fromX, fromY, toX, toY float64) err
 }
 
 // Wheel turns the wheel where the mouse is.
-func (t *Tab) Wheel(ctx context.Context, x, y float64) error {
+func (t *input) Wheel(ctx context.Context, x, y float64) error {
 	t.b.mu.Lock()
 	at := t.mouse
 	t.b.mu.Unlock()

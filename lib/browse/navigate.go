@@ -267,7 +267,7 @@ func Redacted(address string) string {
 }
 
 // overOrLate is why a navigation is not waited for any more, and for how long it is.
-func (t *Tab) overOrLate(end time.Time) (error, time.Duration) {
+func (t *link) overOrLate(end time.Time) (error, time.Duration) {
 	if err := t.overLocked(); err != nil {
 		return err, 0
 	}
@@ -314,7 +314,7 @@ func (t *Tab) unanswered(what string) error {
 }
 
 // within waits until a condition holds, but for a bounded time: then it is errUnsettled.
-func (t *Tab) within(ctx context.Context, most time.Duration, is func() bool) error {
+func (t *link) within(ctx context.Context, most time.Duration, is func() bool) error {
 	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(most), errUnsettled)
 	defer cancel()
 	return t.b.wait(inner, is)
@@ -322,7 +322,7 @@ func (t *Tab) within(ctx context.Context, most time.Duration, is func() bool) er
 
 // Go goes back in the history, or forward.
 func (t *Tab) Go(ctx context.Context, forward bool) error {
-	all, err := do(ctx, t, t.main.session, page.GetNavigationHistory, proto.Empty{})
+	all, err := do(ctx, t.link, t.main.session, page.GetNavigationHistory, proto.Empty{})
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (t *Tab) Go(ctx context.Context, forward bool) error {
 	}
 	since := t.mark()
 	defer t.stopIfStuck()()
-	_, err = do(ctx, t, t.main.session, page.NavigateToHistoryEntry,
+	_, err = do(ctx, t.link, t.main.session, page.NavigateToHistoryEntry,
 		page.NavigateToHistoryEntryParams{EntryID: entry.ID})
 	return t.hasBegun(ctx, err, "the page "+where, since)
 }
@@ -356,7 +356,7 @@ func (t *Tab) Reload(ctx context.Context) error {
 	}
 	since := t.mark()
 	defer t.stopIfStuck()()
-	_, err := do(ctx, t, t.main.session, page.Reload, page.ReloadParams{})
+	_, err := do(ctx, t.link, t.main.session, page.Reload, page.ReloadParams{})
 	return t.hasBegun(ctx, err, "the page", since)
 }
 

@@ -62,6 +62,16 @@ const (
 	maxAbout     = 8 << 10
 )
 
+// pageTools are the tools that the documents of a tab declare.
+type pageTools struct {
+	*effects
+	tools       []PageTool
+	declaring   []*ToolDocument
+	toolChanges int           // of them, counted
+	invocations []*invocation // calls of them that are open
+	answered    []*invocation // and those whose answers came when nobody waited
+}
+
 // toolEvent notes an event of the tools of a page.
 func (t *target) toolEvent(e cdp.Event) {
 	tab := t.tab
@@ -94,7 +104,7 @@ func (t *target) toolEvent(e cdp.Event) {
 }
 
 // invocation is the call with an ID that a target has given it, nil if there is none that is open.
-func (t *Tab) invocation(session, id string) *invocation {
+func (t *pageTools) invocation(session, id string) *invocation {
 	i := slices.IndexFunc(t.invocations, func(c *invocation) bool { return c.tool.session == session && c.id == id })
 	if i < 0 {
 		return nil
@@ -102,12 +112,12 @@ func (t *Tab) invocation(session, id string) *invocation {
 	return t.invocations[i]
 }
 
-func (t *Tab) forget(c *invocation) {
+func (t *pageTools) forget(c *invocation) {
 	t.invocations = slices.DeleteFunc(t.invocations, func(other *invocation) bool { return other == c })
 }
 
 // addTool notes a tool that a page has declared. One that it declares again takes the place of that before.
-func (t *Tab) addTool(session string, p *webmcp.Tool) {
+func (t *pageTools) addTool(session string, p *webmcp.Tool) {
 	known := func(k PageTool) bool { return k.is(p.Name, session, string(p.FrameID)) }
 	i := slices.IndexFunc(t.tools, known)
 	if i < 0 && len(t.tools) >= maxPageTools || p.Name == "" || len(p.Name) > maxToolName {
@@ -130,7 +140,7 @@ func (t *Tab) addTool(session string, p *webmcp.Tool) {
 }
 
 // toolDocument returns the document that a frame of a target shows.
-func (t *Tab) toolDocument(session, frame string) *ToolDocument {
+func (t *pageTools) toolDocument(session, frame string) *ToolDocument {
 	is := func(d *ToolDocument) bool { return d.session == session && d.frame == frame }
 	i := slices.IndexFunc(t.declaring, is)
 	if i < 0 {
@@ -141,7 +151,7 @@ func (t *Tab) toolDocument(session, frame string) *ToolDocument {
 }
 
 // dropTools forgets tools.
-func (t *Tab) dropTools(is func(*PageTool) bool) {
+func (t *pageTools) dropTools(is func(*PageTool) bool) {
 	n := len(t.tools)
 	t.tools = slices.DeleteFunc(t.tools, func(p PageTool) bool { return is(&p) })
 	if len(t.tools) != n {
@@ -154,7 +164,7 @@ var errLeft = errors.New("the page, or the frame, of the tool has gone")
 
 // toolsGone forgets the tools of documents that have gone, and ends their calls: Chrome tells nothing of that. They are
 // those of a frame of a target, if frame is "" of all its frames, and if session is "" of the whole page.
-func (t *Tab) toolsGone(session, frame string) {
+func (t *pageTools) toolsGone(session, frame string) {
 	of := func(p *PageTool) bool {
 		return (session == "" || p.session == session) && (frame == "" || p.frame == frame)
 	}
@@ -171,7 +181,7 @@ func (t *Tab) toolsGone(session, frame string) {
 }
 
 // PageTools are the tools that the page declares now, those of the page itself first.
-func (t *Tab) PageTools(ctx context.Context) ([]PageTool, error) {
+func (t *pageTools) PageTools(ctx context.Context) ([]PageTool, error) {
 	t.b.mu.Lock()
 	all := slices.Clone(t.tools)
 	t.b.mu.Unlock()
@@ -190,7 +200,7 @@ func (t *Tab) PageTools(ctx context.Context) ([]PageTool, error) {
 				continue
 			}
 			if inFrame(p) {
-				p.Frame = t.b.numbered(f).prefix()
+				p.Frame = t.numbered(f).prefix()
 			}
 			sorted = append(sorted, p)
 		}
@@ -248,7 +258,7 @@ const (
 // CallPageTool calls a tool of the page with these arguments, and waits for its answer. Another call of the same form
 // that waits is cancelled: it has one state. A page that is leaving is not asked: Chrome may give a command for it to
 // the next one.
-func (t *Tab) CallPageTool(ctx context.Context, p PageTool, args json.RawMessage) (a ToolAnswer, err error) {
+func (t *pageTools) CallPageTool(ctx context.Context, p PageTool, args json.RawMessage) (a ToolAnswer, err error) {
 	most := t.b.of(agentTimeout)
 	if err := t.until(ctx, most, func() bool { return !t.isLeaving() }); err != nil {
 		return a, err
@@ -299,7 +309,7 @@ func (t *Tab) CallPageTool(ctx context.Context, p PageTool, args json.RawMessage
 }
 
 // noAnswer returns why a tool has not answered. If the page runs a script, that is stopped.
-func (t *Tab) noAnswer(p PageTool, why error, most time.Duration) error {
+func (t *pageTools) noAnswer(p PageTool, why error, most time.Duration) error {
 	switch {
 	case !errors.Is(why, errLate):
 		return why
@@ -314,7 +324,7 @@ func (t *Tab) noAnswer(p PageTool, why error, most time.Duration) error {
 }
 
 // leave has the answer of a call told later.
-func (t *Tab) leave(c *invocation) {
+func (t *pageTools) leave(c *invocation) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if c.alone = true; c.answer != nil && len(t.answered) < maxAnswered { // it has come meanwhile
@@ -323,7 +333,7 @@ func (t *Tab) leave(c *invocation) {
 }
 
 // invoke begins a call of a tool, if its document is still there.
-func (t *Tab) invoke(p PageTool, args json.RawMessage) (*invocation, error) {
+func (t *pageTools) invoke(p PageTool, args json.RawMessage) (*invocation, error) {
 	c := &invocation{tool: p}
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
@@ -354,7 +364,7 @@ func (t *Tab) invoke(p PageTool, args json.RawMessage) (*invocation, error) {
 }
 
 // CancelPageTool cancels the calls of a tool that nobody waits for, and reports whether there was one.
-func (t *Tab) CancelPageTool(p PageTool) (was bool) {
+func (t *pageTools) CancelPageTool(p PageTool) (was bool) {
 	t.b.mu.Lock()
 	all := slices.Clone(t.invocations)
 	t.b.mu.Unlock()
@@ -368,7 +378,7 @@ func (t *Tab) CancelPageTool(p PageTool) (was bool) {
 }
 
 // cancel cancels a call.
-func (t *Tab) cancel(c *invocation) {
+func (t *pageTools) cancel(c *invocation) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	c.err = context.Canceled
@@ -378,13 +388,13 @@ func (t *Tab) cancel(c *invocation) {
 	}
 }
 
-func (t *Tab) tellCancelled(c *invocation) {
+func (t *pageTools) tellCancelled(c *invocation) {
 	t.b.conn.Begin(c.tool.session, webmcp.CancelInvocation.Method,
 		webmcp.CancelInvocationParams{InvocationID: c.id}, nil)
 }
 
 // LateAnswers are those that have come since to calls which waited for a person or were held back.
-func (t *Tab) LateAnswers() (all []ToolAnswer, errs []error) {
+func (t *pageTools) LateAnswers() (all []ToolAnswer, errs []error) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	for _, c := range t.answered {

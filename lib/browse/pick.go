@@ -34,6 +34,12 @@ type picking struct {
 	canceled bool
 }
 
+// picker has a person choose an element.
+type picker struct {
+	*elements
+	picking *picking // nil: none is to be chosen
+}
+
 // released is how long a person keeps the button of a mouse pressed.
 const released = 300 * time.Millisecond
 
@@ -58,7 +64,7 @@ func inspect(on bool) map[string]any {
 
 // Pick has a person choose an element of the tab by a click in the browser's window.
 // The page is not told of it. ErrNotPicked: it has not happened in that time.
-func (t *Tab) Pick(ctx context.Context, most time.Duration) (*Picked, error) {
+func (t *picker) Pick(ctx context.Context, most time.Duration) (*Picked, error) {
 	if err := t.gone(); err != nil {
 		return nil, err
 	}
@@ -103,7 +109,7 @@ func (t *Tab) Pick(ctx context.Context, most time.Duration) (*Picked, error) {
 }
 
 // inspectLocked has frames of other sites take part, and new documents.
-func (t *Tab) inspectLocked(p *picking) {
+func (t *picker) inspectLocked(p *picking) {
 	for _, part := range append([]*target{t.main}, t.parts...) {
 		if n, ok := p.on[part]; ok && n == t.navigations {
 			continue
@@ -115,7 +121,7 @@ func (t *Tab) inspectLocked(p *picking) {
 	}
 }
 
-func (t *Tab) endPicking(p *picking) {
+func (t *picker) endPicking(p *picking) {
 	t.b.mu.Lock()
 	t.picking = nil
 	t.b.mu.Unlock()
@@ -127,7 +133,7 @@ func (t *Tab) endPicking(p *picking) {
 }
 
 // picked describes the element that was chosen.
-func (t *Tab) picked(ctx context.Context, p *picking) (*Picked, error) {
+func (t *picker) picked(ctx context.Context, p *picking) (*Picked, error) {
 	frames, err := t.allFrames(ctx)
 	if err != nil {
 		return nil, err
@@ -155,13 +161,13 @@ func (t *Tab) picked(ctx context.Context, p *picking) (*Picked, error) {
 
 // identify describes an element of a frame, nil if it is one of another frame. Its
 // selector matches nothing in the frames that are searched before.
-func (t *Tab) identify(ctx context.Context, f *frame, before []*frame, object string) (*Picked, error) {
+func (t *picker) identify(ctx context.Context, f *frame, before []*frame, object string) (*Picked, error) {
 	defer t.b.conn.Begin(f.target.session, "Runtime.releaseObject", map[string]string{"objectId": object}, nil)
 	t.b.mu.Lock()
-	next := t.b.nextRef
+	next := t.refs.next
 	t.b.mu.Unlock()
 	if f.parent != nil {
-		t.b.numbered(f)
+		t.numbered(f)
 	}
 	var answer struct {
 		Value *struct {
@@ -193,7 +199,7 @@ func (t *Tab) identify(ctx context.Context, f *frame, before []*frame, object st
 	}
 	v := answer.Value
 	t.b.mu.Lock()
-	t.b.nextRef = max(t.b.nextRef, v.Next)
+	t.refs.next = max(t.refs.next, v.Next)
 	t.b.mu.Unlock()
 	p := &v.Picked
 	p.What, p.Selector = v.What, v.Ref
@@ -212,7 +218,7 @@ func (t *Tab) identify(ctx context.Context, f *frame, before []*frame, object st
 }
 
 // matchesNone reports whether a selector matches nothing in these frames.
-func (t *Tab) matchesNone(ctx context.Context, frames []*frame, selector string) bool {
+func (t *picker) matchesNone(ctx context.Context, frames []*frame, selector string) bool {
 	for _, f := range frames {
 		var n int
 		if err := t.run(ctx, f, "count", map[string]any{"target": selector}, &n); err != nil && !isLost(err) || n > 0 {

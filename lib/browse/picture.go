@@ -48,8 +48,15 @@ type area struct {
 	Scale  float64 `json:"scale"`
 }
 
+// pictures are what a page looks like, on the screen and printed.
+type pictures struct {
+	*elements
+	media    string // that is emulated
+	features map[string]string
+}
+
 // Screenshot takes a picture of the page.
-func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot, err error) {
+func (t *pictures) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot, err error) {
 	if err := t.gone(); err != nil {
 		return s, err
 	}
@@ -96,7 +103,7 @@ func (t *Tab) Screenshot(ctx context.Context, o ScreenshotOptions) (s Screenshot
 
 // askRatio asks the page how many pixels it has in one of CSS: to do so beside other questions saves the time of an
 // answer.
-func (t *Tab) askRatio(ctx context.Context) <-chan answer {
+func (t *pictures) askRatio(ctx context.Context) <-chan answer {
 	w, _ := t.mainFrame().empty(ctx) // else the answer is an error
 	return t.begin(t.main.session, "Runtime.evaluate", map[string]any{"expression": "devicePixelRatio",
 		"contextId": w.id})
@@ -117,7 +124,7 @@ func ScaleDown(width, height float64, forModel bool) (scale float64, note string
 }
 
 // viewport is the part of the document that is seen, or all of it.
-func (t *Tab) viewport(ctx context.Context, all bool) (area, error) {
+func (t *frames) viewport(ctx context.Context, all bool) (area, error) {
 	var got struct {
 		CSSLayoutViewport struct{ PageX, PageY, ClientWidth, ClientHeight float64 }
 		CSSContentSize    area
@@ -131,7 +138,7 @@ func (t *Tab) viewport(ctx context.Context, all bool) (area, error) {
 }
 
 // boxOf is where an element is in the document.
-func (t *Tab) boxOf(ctx context.Context, target Target) (area, string, error) {
+func (t *elements) boxOf(ctx context.Context, target Target) (area, string, error) {
 	f, err := t.ready(ctx, target, needs{})
 	if err != nil {
 		return area{}, "", err
@@ -152,7 +159,7 @@ func (t *Tab) boxOf(ctx context.Context, target Target) (area, string, error) {
 }
 
 // PDF is the page as it is printed.
-func (t *Tab) PDF(ctx context.Context) (data []byte, err error) {
+func (t *pictures) PDF(ctx context.Context) (data []byte, err error) {
 	if err := t.gone(); err != nil {
 		return nil, err
 	}
@@ -160,34 +167,34 @@ func (t *Tab) PDF(ctx context.Context) (data []byte, err error) {
 }
 
 // printed is what the browser makes of the page.
-func (t *Tab) printed(ctx context.Context, method string, params any) ([]byte, error) {
+func (t *pictures) printed(ctx context.Context, method string, params any) ([]byte, error) {
 	var got struct{ Data []byte }
 	err := t.callFor(ctx, agentTimeout, t.main.session, method, params, &got)
 	return got.Data, err
 }
 
 // Resize sets the size of the viewport in CSS pixels.
-func (t *Tab) Resize(ctx context.Context, width, height int) error {
+func (t *pictures) Resize(ctx context.Context, width, height int) error {
 	return t.call(ctx, t.main.session, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width,
 		"height": height, "deviceScaleFactor": 0, "mobile": false}, nil)
 }
 
 // SetMedia sets the CSS media type that EmulateMedia emulates, "": none.
-func (t *Tab) SetMedia(kind string) {
+func (t *pictures) SetMedia(kind string) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	t.media = kind
 }
 
 // SetMediaFeature sets a CSS media feature that EmulateMedia emulates, "": it does not.
-func (t *Tab) SetMediaFeature(name, value string) {
+func (t *pictures) SetMediaFeature(name, value string) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	t.features[name] = value
 }
 
 // EmulateMedia has the page see the media type and the features that are set.
-func (t *Tab) EmulateMedia(ctx context.Context) error {
+func (t *pictures) EmulateMedia(ctx context.Context) error {
 	t.b.mu.Lock()
 	media, list := t.media, []map[string]string{}
 	for name, value := range t.features {

@@ -12,7 +12,7 @@ import (
 // deprecated or optional, or that come often, are decoded as far as they are needed.
 
 // do is call for a command of cdproto.
-func do[P, R any](ctx context.Context, t *Tab, session string, c proto.Command[P, R], p P) (r R, err error) {
+func do[P, R any](ctx context.Context, t *link, session string, c proto.Command[P, R], p P) (r R, err error) {
 	err = t.call(ctx, session, c.Method, p, &r)
 	return r, err
 }

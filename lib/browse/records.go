@@ -32,8 +32,17 @@ type Message struct {
 	Line  int // from 0
 }
 
+// records are what the pages of a tab have said and requested.
+type records struct {
+	*link
+	console    []Message
+	sinceNav   int // how many of them are older than the document
+	errorsTold int // how many of them NewErrors has looked at
+	traffic    traffic
+}
+
 // addMessage records an event of the console.
-func (t *Tab) addMessage(e cdp.Event) {
+func (t *records) addMessage(e cdp.Event) {
 	var m Message
 	switch e.Method {
 	case "Runtime.consoleAPICalled":
@@ -132,7 +141,7 @@ func (r remote) text() string {
 }
 
 // NewErrors are the errors of the console since they were asked for last.
-func (t *Tab) NewErrors() (all []Message) {
+func (t *records) NewErrors() (all []Message) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	for _, m := range t.console[t.errorsTold:] {
@@ -145,7 +154,7 @@ func (t *Tab) NewErrors() (all []Message) {
 }
 
 // Console are the messages of the document, or of the tab since it was opened.
-func (t *Tab) Console(all bool) []Message {
+func (t *records) Console(all bool) []Message {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if all {
@@ -216,7 +225,7 @@ func hasLoader(all []document, loader string) bool {
 }
 
 // addTraffic records an event of the network.
-func (t *Tab) addTraffic(from *target, e cdp.Event) {
+func (t *records) addTraffic(from *target, e cdp.Event) {
 	tr := &t.traffic
 	switch e.Method {
 	case "Network.requestWillBeSent":
@@ -273,7 +282,7 @@ func (t *Tab) addTraffic(from *target, e cdp.Event) {
 		r.Failure = cmp.Or(r.Failure, p.ErrorText) // the browser's page of the error ends as the request does
 		r.finish(p.Timestamp)
 		if slices.Contains(byProxy, p.ErrorText) {
-			t.b.askWhy(t, r)
+			t.askWhy(r)
 		}
 		if e.Method == "Network.loadingFailed" && r.Type == "document" { // it becomes no document: a download
 			clear(t.starting)
@@ -285,7 +294,8 @@ func (t *Tab) addTraffic(from *target, e cdp.Event) {
 var byProxy = []string{"net::ERR_EMPTY_RESPONSE", "net::ERR_TUNNEL_CONNECTION_FAILED"}
 
 // askWhy asks a virtual browser which rule has ended a request; another browser does not know the command.
-func (b *Browser) askWhy(t *Tab, r *Request) {
+func (t *records) askWhy(r *Request) {
+	b := t.b
 	b.conn.Begin("", "Btools.whyFailed", map[string]string{"url": r.URL}, func(raw json.RawMessage, err error) {
 		why := jsonrpc.GetString(raw, "errorText")
 		if err != nil || why == "" {
@@ -318,7 +328,7 @@ func (r *Request) finish(at float64) {
 }
 
 // Requests are the requests of the document, in their order.
-func (t *Tab) Requests() (all []Request) {
+func (t *records) Requests() (all []Request) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	for _, r := range t.traffic.all {
@@ -330,7 +340,7 @@ func (t *Tab) Requests() (all []Request) {
 // ResponseBody is what a request was answered with. If the response does not end
 // soon, as of one that the page does not read, or that has no end, it is what has come
 // of it, and not whole.
-func (t *Tab) ResponseBody(ctx context.Context, r Request) (body []byte, whole bool, err error) {
+func (t *records) ResponseBody(ctx context.Context, r Request) (body []byte, whole bool, err error) {
 	short, cancel := context.WithTimeout(ctx, t.b.of(requestPatience))
 	err = t.b.wait(short, func() bool {
 		now := t.traffic.byID[r.id]

@@ -1,6 +1,7 @@
 package browse
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 	"regexp"
@@ -9,6 +10,14 @@ import (
 
 	"btools/lib/cdp"
 )
+
+// network is which requests of the tabs are answered, changed or refused here.
+type network struct {
+	b        *Browser
+	routes   []Route
+	refuses  func(ctx context.Context, address string) error // a file; nil: all are shown
+	guarding bool                                            // files are asked for
+}
 
 // Route says how requests are answered in place of their server, or what they are sent
 // with.
@@ -26,52 +35,52 @@ type Route struct {
 func (r *Route) answers() bool { return r.Status != 0 || r.Body != nil }
 
 // AddRoute adds a route for all tabs. The latest one that matches is the one that holds.
-func (b *Browser) AddRoute(r Route) error {
+func (n *network) AddRoute(r Route) error {
 	var err error
 	if r.matches, err = Glob(r.Pattern); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.routes = append(b.routes, r)
-	b.pauseAllLocked()
+	n.b.mu.Lock()
+	defer n.b.mu.Unlock()
+	n.routes = append(n.routes, r)
+	n.pauseAllLocked()
 	return nil
 }
 
 // Routes are those that hold.
-func (b *Browser) Routes() []Route {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.routes)
+func (n *network) Routes() []Route {
+	n.b.mu.Lock()
+	defer n.b.mu.Unlock()
+	return slices.Clone(n.routes)
 }
 
 // RemoveRoutes removes those with a pattern, "": all, and returns how many there were.
-func (b *Browser) RemoveRoutes(pattern string) (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n = len(b.routes)
-	b.routes = slices.DeleteFunc(b.routes, func(r Route) bool { return pattern == "" || r.Pattern == pattern })
-	b.pauseAllLocked()
-	return n - len(b.routes)
+func (n *network) RemoveRoutes(pattern string) (removed int) {
+	n.b.mu.Lock()
+	defer n.b.mu.Unlock()
+	removed = len(n.routes)
+	n.routes = slices.DeleteFunc(n.routes, func(r Route) bool { return pattern == "" || r.Pattern == pattern })
+	n.pauseAllLocked()
+	return removed - len(n.routes)
 }
 
 // pauseAllLocked has Chrome ask for what has to be decided here.
-func (b *Browser) pauseAllLocked() {
-	for session, t := range b.targets {
+func (n *network) pauseAllLocked() {
+	for session, t := range n.b.targets {
 		if !t.tab.hidden {
-			b.pauseLocked(session)
+			n.pauseLocked(session)
 		}
 	}
 }
 
-func (b *Browser) pauseLocked(session string) {
+func (n *network) pauseLocked(session string) {
 	switch {
-	case len(b.routes) > 0:
-		b.conn.Begin(session, "Fetch.enable", patterns("*"), nil)
-	case b.guarding:
-		b.conn.Begin(session, "Fetch.enable", patterns("file://*"), nil)
+	case len(n.routes) > 0:
+		n.b.conn.Begin(session, "Fetch.enable", patterns("*"), nil)
+	case n.guarding:
+		n.b.conn.Begin(session, "Fetch.enable", patterns("file://*"), nil)
 	default:
-		b.conn.Begin(session, "Fetch.disable", nil, nil)
+		n.b.conn.Begin(session, "Fetch.disable", nil, nil)
 	}
 }
 
@@ -80,29 +89,29 @@ func patterns(url string) map[string]any {
 }
 
 // route answers a request or lets it go on.
-func (b *Browser) route(session string, e cdp.Event) {
+func (n *network) route(session string, e cdp.Event) {
 	p := decode[pausedRequest](e.Params)
-	b.mu.Lock()
+	n.b.mu.Lock()
 	var r *Route
-	for i := range slices.Backward(b.routes) {
-		if r == nil && b.routes[i].matches.MatchString(p.Request.URL) {
-			held := b.routes[i]
+	for i := range slices.Backward(n.routes) {
+		if r == nil && n.routes[i].matches.MatchString(p.Request.URL) {
+			held := n.routes[i]
 			r = &held
 		}
 	}
-	b.mu.Unlock()
+	n.b.mu.Unlock()
 	params := map[string]any{"requestId": p.RequestID}
 	switch {
 	case r == nil:
-		b.conn.Begin(session, "Fetch.continueRequest", params, nil)
+		n.b.conn.Begin(session, "Fetch.continueRequest", params, nil)
 	case r.answers():
 		r.answer(params, p)
-		b.conn.Begin(session, "Fetch.fulfillRequest", params, nil)
+		n.b.conn.Begin(session, "Fetch.fulfillRequest", params, nil)
 	default:
 		if headers := r.request(p.Request.Headers); headers != nil {
 			params["headers"] = headers
 		}
-		b.conn.Begin(session, "Fetch.continueRequest", params, nil)
+		n.b.conn.Begin(session, "Fetch.continueRequest", params, nil)
 	}
 }
 

@@ -50,7 +50,7 @@ func (s Scrolled) Sentence(direction string) string {
 }
 
 // Scroll scrolls.
-func (t *Tab) Scroll(ctx context.Context, o ScrollOptions) (s Scrolled, err error) {
+func (t *elements) Scroll(ctx context.Context, o ScrollOptions) (s Scrolled, err error) {
 	f, find := t.mainFrame(), any(nil)
 	since := t.mark()
 	if o.Target != "" {

@@ -14,14 +14,25 @@ type mark struct {
 	at                                                                      time.Time
 }
 
-func (t *Tab) mark() mark {
+// effects are what actions on a tab cause, and how long that is waited for.
+type effects struct {
+	*frames
+	records     *records
+	downloads   int                  // that have begun, counted
+	files       []string             // the names of the latest of them
+	downloading map[string]time.Time // when those that run have begun
+	windows     int                  // that the page has asked for, which become tabs
+	windowAt    time.Time            // when it asked for the latest
+}
+
+func (t *effects) mark() mark {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	return t.markLocked()
 }
 
-func (t *Tab) markLocked() mark {
-	return mark{t.navigations, t.parsings, t.traffic.serial, t.windows, t.b.opened, t.downloads,
+func (t *effects) markLocked() mark {
+	return mark{t.navigations, t.parsings, t.records.traffic.serial, t.windows, t.b.opened, t.downloads,
 		t.b.vanishings, time.Now()}
 }
 
@@ -39,7 +50,7 @@ var awaited = map[string]bool{"fetch": true, "xhr": true, "script": true, "style
 
 // settle waits for the navigation and the requests that an action has caused, and no
 // longer. What takes too long is not an error.
-func (t *Tab) settle(ctx context.Context, since mark) error {
+func (t *effects) settle(ctx context.Context, since mark) error {
 	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(SettleTimeout), errUnsettled)
 	defer cancel()
 	for {
@@ -80,7 +91,7 @@ func (b *Before) Rest(ctx context.Context) {
 
 func isClosing(err error) bool { return errors.Is(err, errClosed) || errors.Is(err, wire.ErrDetached) }
 
-func (t *Tab) restAlone(ctx context.Context, since mark) error {
+func (t *effects) restAlone(ctx context.Context, since mark) error {
 	inner, cancel := context.WithTimeoutCause(ctx, t.b.of(SettleTimeout), errUnsettled)
 	defer cancel()
 	for end := time.Now().Add(restMost); ; {
@@ -101,7 +112,7 @@ func (t *Tab) restAlone(ctx context.Context, since mark) error {
 
 // settleDownload waits for the file of a link that is one: nothing tells before that
 // it begins.
-func (t *Tab) settleDownload(ctx context.Context, since mark) error {
+func (t *effects) settleDownload(ctx context.Context, since mark) error {
 	err := t.within(ctx, AnswerPatience, func() bool {
 		return t.downloads > since.downloads || t.navigations > since.navigations || t.closed || t.crashed ||
 			t.dialog != nil
@@ -127,7 +138,7 @@ func settled(ctx context.Context, err error) error {
 
 // awaitCaused waits until nothing that has begun since is under way, and reports
 // whether it had to wait.
-func (t *Tab) awaitCaused(ctx context.Context, since mark) (waited bool, err error) {
+func (t *effects) awaitCaused(ctx context.Context, since mark) (waited bool, err error) {
 	for {
 		var left time.Duration
 		t.b.mu.Lock()
@@ -154,7 +165,7 @@ func (t *Tab) awaitCaused(ctx context.Context, since mark) (waited bool, err err
 
 // busyLocked reports whether something is under way, and how long at most to wait
 // until it is asked again.
-func (t *Tab) busyLocked(since mark, now time.Time, left *time.Duration) bool {
+func (t *effects) busyLocked(since mark, now time.Time, left *time.Duration) bool {
 	if t.closed || t.crashed || t.dialog != nil {
 		return false
 	}
@@ -174,7 +185,7 @@ func (t *Tab) busyLocked(since mark, now time.Time, left *time.Duration) bool {
 			busy, *left = true, min(*left, wait)
 		}
 	}
-	for _, r := range t.traffic.all {
+	for _, r := range t.records.traffic.all {
 		if r.serial <= since.requests || r.Done || !awaited[r.Type] {
 			continue
 		}

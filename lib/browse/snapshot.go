@@ -32,7 +32,7 @@ const MaxFrames = 8
 
 // Snapshot is what an agent has to know of the page: an indented outline of roles,
 // names, states and refs.
-func (t *Tab) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
+func (t *frames) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
 	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes, "whole": o.Whole, "joined": true,
 		"interactive": o.Interactive, "headings": o.Headings}
 	if o.Target != "" {
@@ -73,15 +73,15 @@ func Cuts(snapshot string) (all []string) {
 
 // Holding are the elements that hold a text that is visible, though it runs over what
 // is in them: a line for each, in all frames.
-func (t *Tab) Holding(ctx context.Context, text string) ([]string, error) {
+func (t *frames) Holding(ctx context.Context, text string) ([]string, error) {
 	return t.outline(ctx, t.mainFrame(), "holding", map[string]any{"want": text}, 0)
 }
 
 // outline is what a script writes of a frame, and of those in it, in lines.
-func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[string]any, depth int) ([]string, error) {
+func (t *frames) outline(ctx context.Context, f *frame, script string, args map[string]any, depth int) ([]string, error) {
 	b := t.b
 	b.mu.Lock()
-	args["next"] = b.nextRef
+	args["next"] = t.refs.next
 	loader := t.loader
 	b.mu.Unlock()
 	args["prefix"], args["ms"] = f.prefix(), SnapshotTime.Milliseconds()
@@ -102,7 +102,7 @@ func (t *Tab) outline(ctx context.Context, f *frame, script string, args map[str
 		return nil, err
 	}
 	b.mu.Lock()
-	b.nextRef = max(b.nextRef, got.Next)
+	t.refs.next = max(t.refs.next, got.Next)
 	if got.Page != nil && f.parent == nil && t.loader == loader {
 		t.title, t.url = got.Page.Title, got.Page.URL
 	}

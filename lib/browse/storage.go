@@ -16,6 +16,12 @@ import (
 	"btools/lib/webstorage"
 )
 
+// storage is the cookies and what else the pages of a browser keep.
+type storage struct {
+	b      *Browser
+	visits webstorage.Visits
+}
+
 // wired is the connection as package webstorage takes it.
 type wired struct{ *cdp.Conn }
 
@@ -26,16 +32,16 @@ func (w wired) Call(ctx context.Context, session, method string, params any) (go
 func (w wired) Send(session, method string, params any) { w.Begin(session, method, params, nil) }
 
 // Cookies are the session's cookies.
-func (b *Browser) Cookies(ctx context.Context) ([]logins.Cookie, error) {
-	return webstorage.Cookies(ctx, wired{b.conn}, "")
+func (k *storage) Cookies(ctx context.Context) ([]logins.Cookie, error) {
+	return webstorage.Cookies(ctx, wired{k.b.conn}, "")
 }
 
 // SetCookie sets a cookie.
-func (b *Browser) SetCookie(ctx context.Context, c logins.Cookie) error {
-	if err := webstorage.SetCookies(ctx, wired{b.conn}, "", []logins.Cookie{c}); err != nil {
+func (k *storage) SetCookie(ctx context.Context, c logins.Cookie) error {
+	if err := webstorage.SetCookies(ctx, wired{k.b.conn}, "", []logins.Cookie{c}); err != nil {
 		return err
 	}
-	refused, err := refusedOf(ctx, b, []logins.Cookie{c})
+	refused, err := refusedOf(ctx, k, []logins.Cookie{c})
 	if len(refused) > 0 {
 		err = errors.New("cannot set " + refused[0])
 	}
@@ -44,8 +50,8 @@ func (b *Browser) SetCookie(ctx context.Context, c logins.Cookie) error {
 
 // refusedOf returns those of the cookies that were set which the session does not have, each
 // with the reason: Chrome drops a cookie that it refuses, and gives no error.
-func refusedOf(ctx context.Context, b *Browser, set []logins.Cookie) (refused []string, err error) {
-	have, err := b.Cookies(ctx)
+func refusedOf(ctx context.Context, k *storage, set []logins.Cookie) (refused []string, err error) {
+	have, err := k.Cookies(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +83,8 @@ func refusedOf(ctx context.Context, b *Browser, set []logins.Cookie) (refused []
 }
 
 // ClearCookies removes all cookies of the session.
-func (b *Browser) ClearCookies(ctx context.Context) error {
-	return b.conn.Call(ctx, "", "Storage.clearCookies", map[string]any{}, nil)
+func (k *storage) ClearCookies(ctx context.Context) error {
+	return k.b.conn.Call(ctx, "", "Storage.clearCookies", map[string]any{}, nil)
 }
 
 // DeleteCookies removes the cookies with a name, and returns how many there were.
@@ -109,28 +115,28 @@ type Item struct{ Key, Value string }
 
 // Items are those of the localStorage of the page, or of its sessionStorage, in the
 // order of the keys.
-func (t *Tab) Items(ctx context.Context, kind string) (all []Item, err error) {
+func (t *frames) Items(ctx context.Context, kind string) (all []Item, err error) {
 	err = t.run(ctx, t.mainFrame(), "items", map[string]any{"kind": kind}, &all)
 	return all, err
 }
 
 // SetItem sets one, or removes it if there is no value, and returns whether it was there.
 // Without a key it removes all.
-func (t *Tab) SetItem(ctx context.Context, kind string, key, value *string) (had bool, err error) {
+func (t *frames) SetItem(ctx context.Context, kind string, key, value *string) (had bool, err error) {
 	err = t.run(ctx, t.mainFrame(), "setItem", map[string]any{"kind": kind, "key": key, "value": value}, &had)
 	return had, err
 }
 
 // storagePage opens a hidden tab in which the storage of any origin is read and filled.
-func (b *Browser) storagePage(ctx context.Context) (*webstorage.Page, func(), error) {
-	t, end, err := b.aside(ctx)
+func (k *storage) storagePage(ctx context.Context) (*webstorage.Page, func(), error) {
+	t, end, err := k.b.aside(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	b.mu.Lock()
-	t.paused = func(e cdp.Event) { webstorage.Answer(wired{b.conn}, e.Method, e.Session, e.Params) }
-	b.mu.Unlock()
-	p, err := webstorage.In(ctx, wired{b.conn}, t.main.session)
+	k.b.mu.Lock()
+	t.paused = func(e cdp.Event) { webstorage.Answer(wired{k.b.conn}, e.Method, e.Session, e.Params) }
+	k.b.mu.Unlock()
+	p, err := webstorage.In(ctx, wired{k.b.conn}, t.main.session)
 	if err != nil {
 		end()
 		return nil, nil, err
@@ -140,16 +146,16 @@ func (b *Browser) storagePage(ctx context.Context) (*webstorage.Page, func(), er
 
 // State reads the cookies and the storage of the origins that have been open. What could
 // not be read is lost.
-func (b *Browser) State(ctx context.Context) (s *logins.State, lost []string, err error) {
+func (k *storage) State(ctx context.Context) (s *logins.State, lost []string, err error) {
 	s = &logins.State{Origins: []logins.Origin{}}
-	if s.Cookies, err = b.Cookies(ctx); err != nil {
+	if s.Cookies, err = k.Cookies(ctx); err != nil {
 		return nil, nil, err
 	}
-	origins := b.origins()
+	origins := k.origins()
 	if len(origins) == 0 {
 		return s, nil, nil
 	}
-	p, end, err := b.storagePage(ctx)
+	p, end, err := k.storagePage(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -167,25 +173,25 @@ func (b *Browser) State(ctx context.Context) (s *logins.State, lost []string, er
 }
 
 // origins are those of the pages that have been open, the latest first.
-func (b *Browser) origins() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.visits.Latest()
+func (k *storage) origins() []string {
+	k.b.mu.Lock()
+	defer k.b.mu.Unlock()
+	return k.visits.Latest()
 }
 
 // SetState replaces the cookies, and the localStorage of the origins that have been
 // open, by those of a state, and returns what the browser has refused of it.
-func (b *Browser) SetState(ctx context.Context, s *logins.State) (refused []string, err error) {
-	if err := b.ClearCookies(ctx); err != nil {
+func (k *storage) SetState(ctx context.Context, s *logins.State) (refused []string, err error) {
+	if err := k.ClearCookies(ctx); err != nil {
 		return nil, err
 	}
-	if err := webstorage.SetCookies(ctx, wired{b.conn}, "", s.Cookies); err != nil {
+	if err := webstorage.SetCookies(ctx, wired{k.b.conn}, "", s.Cookies); err != nil {
 		return nil, err
 	}
-	if refused, err = refusedOf(ctx, b, s.Cookies); err != nil {
+	if refused, err = refusedOf(ctx, k, s.Cookies); err != nil {
 		return nil, err
 	}
-	origins := b.origins()
+	origins := k.origins()
 	for _, o := range s.Origins {
 		if !slices.Contains(origins, o.Origin) {
 			origins = append(origins, o.Origin)
@@ -194,7 +200,7 @@ func (b *Browser) SetState(ctx context.Context, s *logins.State) (refused []stri
 	if len(origins) == 0 {
 		return refused, nil
 	}
-	p, end, err := b.storagePage(ctx)
+	p, end, err := k.storagePage(ctx)
 	if err != nil {
 		return refused, err
 	}

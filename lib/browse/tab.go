@@ -14,64 +14,61 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Tab is a page of the browser. Its fields are guarded by the browser's lock.
+// Tab is a page of the browser. What is done with it is said by its parts. The fields of all are guarded by the browser's
+// lock.
 type Tab struct {
-	b      *Browser
-	main   *target
-	parts  []*target // frames of other sites
+	*link
+	*records
+	*frames
+	*effects
+	*input
+	*elements
+	*pageTools
+	*picker
+	*pictures
+
 	number int
 	label  string          // by which an agent names it; "": none
-	begun  bool            // its renderer has answered
 	hidden bool            // an agent does not see it: see hidden.go
 	paused func(cdp.Event) // handles the events of the Fetch domain; must not wait
+	at     time.Time       // when it was opened
+}
 
-	url, title      string
-	unreachable     string     // the address in whose place the browser shows a page of an error; "": none
-	loader          string     // of the document
-	documents       []document // the latest ones, this one last
-	parsed, loaded  bool
-	parsings        int                   // documents that were parsed, counted
-	navigations     int                   // of the main frame, counted
-	starting        map[string]navigation // by frame
-	downloads       int                   // that have begun, counted
-	files           []string              // the names of the latest of them
-	downloading     map[string]time.Time  // when those that run have begun
-	windows         int                   // that the page has asked for, which become tabs
-	windowAt        time.Time             // when it asked for the latest
-	dialog          *Dialog
-	chooser         *Chooser
-	unserved        bool     // the page has asked for a file in a way that nobody can serve
-	picking         *picking // a person is to choose an element
+// link is the way to a tab: its targets, and whether they can be asked.
+type link struct {
+	b     *Browser
+	main  *target
+	parts []*target // frames of other sites
+	history
+	begun           bool    // its renderer has answered
+	dialog          *Dialog // nil: none is open
 	crashed, closed bool
-	closing         bool            // it is to be closed: a dialog must not prevent that
-	dragged         json.RawMessage // what the page would drag
-	mouse           point           // where tools by coordinates have left it
-	buttons         int             // that they have pressed
-	at              time.Time       // when it was opened
+	closing         bool // it is to be closed: a dialog must not prevent that
+}
 
-	console    []Message
-	sinceNav   int // how many of them are older than the document
-	errorsTold int // how many of them NewErrors has looked at
-	traffic    traffic
-
-	tools       []PageTool // that its documents declare
-	declaring   []*ToolDocument
-	toolChanges int           // of them, counted
-	invocations []*invocation // calls of them that are open
-	answered    []*invocation // and those whose answers came when nobody waited
-
-	media    string // that is emulated
-	features map[string]string
+// history is which documents a tab shows, has shown and is about to show.
+type history struct {
+	url, title     string
+	unreachable    string     // the address in whose place the browser shows a page of an error; "": none
+	loader         string     // of the document
+	documents      []document // the latest ones, this one last
+	parsed, loaded bool
+	parsings       int                   // documents that were parsed, counted
+	navigations    int                   // of the main frame, counted
+	starting       map[string]navigation // by frame
 }
 
 var _ Page = (*Tab)(nil)
 
 func newTab(b *Browser, main *target, info targetInfo) *Tab {
-	t := &Tab{b: b, main: main, url: info.URL, title: info.Title, starting: map[string]navigation{}, at: time.Now(),
-		features:    map[string]string{},
-		downloading: map[string]time.Time{}}
-	t.traffic.byID = map[string]*Request{}
-	return t
+	l := &link{b: b, main: main, history: history{url: info.URL, title: info.Title, starting: map[string]navigation{}}}
+	r := &records{link: l, traffic: traffic{byID: map[string]*Request{}}}
+	f := &frames{link: l, refs: &b.refs}
+	e := &effects{frames: f, records: r, downloading: map[string]time.Time{}}
+	i := &input{effects: e}
+	el := &elements{input: i}
+	return &Tab{link: l, records: r, frames: f, effects: e, input: i, elements: el, pageTools: &pageTools{effects: e},
+		picker: &picker{elements: el}, pictures: &pictures{elements: el, features: map[string]string{}}, at: time.Now()}
 }
 
 // Browser is the browser whose tab it is.
@@ -125,14 +122,14 @@ type navigation struct {
 }
 
 // requests notes that a frame has asked for a navigation.
-func (t *Tab) requests(frame string) {
+func (t *history) requests(frame string) {
 	n := t.starting[frame]
 	n.at = time.Now()
 	t.starting[frame] = n
 }
 
 // begins notes that a frame has begun a navigation.
-func (t *Tab) begins(frame, loader, url string) {
+func (t *history) begins(frame, loader, url string) {
 	n := t.starting[frame]
 	if n.loader == loader {
 		n.loader = n.before
@@ -142,7 +139,7 @@ func (t *Tab) begins(frame, loader, url string) {
 
 // arrives notes that a frame has another document: what had begun before that is over,
 // but not what the page before it has begun since, whose document is the rival.
-func (t *Tab) arrives(frame, loader string) (rival string) {
+func (t *history) arrives(frame, loader string) (rival string) {
 	if n := t.starting[frame]; n.before != "" && n.before == loader {
 		return n.loader
 	}
@@ -152,16 +149,16 @@ func (t *Tab) arrives(frame, loader string) (rival string) {
 
 // isOvertaken reports whether a document was replaced by one that the page before it
 // has begun to load.
-func (t *Tab) isOvertaken(loader string) bool {
+func (t *history) isOvertaken(loader string) bool {
 	i := slices.IndexFunc(t.documents, func(d document) bool { return d.loader == loader })
 	return i >= 0 && i+1 < len(t.documents) && t.documents[i+1].loader == t.documents[i].rival
 }
 
 // isLeaving reports whether the tab is about to have another document.
-func (t *Tab) isLeaving() bool { return t.starting[t.main.id].started }
+func (t *link) isLeaving() bool { return t.starting[t.main.id].started }
 
 // gone is why nothing can be done with the tab, nil if it can.
-func (t *Tab) gone() error {
+func (t *link) gone() error {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	switch {
@@ -177,7 +174,7 @@ func (t *Tab) gone() error {
 // page may run a script, a frame of another site for less. It gives up at once when
 // there is no answer to be expected: if a dialog opens, which may hold it back, the page
 // is gone, or it is leaving.
-func (t *Tab) call(ctx context.Context, session, method string, params, result any) error {
+func (t *link) call(ctx context.Context, session, method string, params, result any) error {
 	most := ScriptTimeout
 	if session != t.main.session {
 		most = FrameTimeout
@@ -186,14 +183,14 @@ func (t *Tab) call(ctx context.Context, session, method string, params, result a
 }
 
 // callFor is call with another bound.
-func (t *Tab) callFor(ctx context.Context, most time.Duration, session, method string, params, result any) error {
+func (t *link) callFor(ctx context.Context, most time.Duration, session, method string, params, result any) error {
 	_, err := t.answerOf(ctx, most, session, t.begin(session, method, params), result)
 	return err
 }
 
 // answerOf waits for the answer to a command that was sent to a target of the tab, as call
 // does.
-func (t *Tab) answerOf(ctx context.Context, most time.Duration, session string, got <-chan answer, result any,
+func (t *link) answerOf(ctx context.Context, most time.Duration, session string, got <-chan answer, result any,
 ) (answer, error) {
 	if t.patience(session) == mute {
 		most = AnswerPatience
@@ -211,7 +208,7 @@ func (t *Tab) answerOf(ctx context.Context, most time.Duration, session string, 
 
 // patient returns what says why nothing of the tab is waited for any longer, nil if it is, and when to ask again. It is
 // asked with the lock held. A page that is leaving is given some seconds.
-func (t *Tab) patient(end time.Time) func() (error, time.Duration) {
+func (t *link) patient(end time.Time) func() (error, time.Duration) {
 	stays := time.Now() // the page was not leaving
 	return func() (error, time.Duration) {
 		now := time.Now()
@@ -255,7 +252,7 @@ func (a answer) into(result any) error {
 
 // await waits for an answer and decodes it, unless there is a reason to give up, which is
 // asked for with the lock held, after each event and after the time that it returns.
-func (t *Tab) await(ctx context.Context, got <-chan answer, result any, why func() (error, time.Duration),
+func (t *link) await(ctx context.Context, got <-chan answer, result any, why func() (error, time.Duration),
 ) (answer, error) {
 	for {
 		t.b.mu.Lock()
@@ -287,7 +284,7 @@ func (t *Tab) await(ctx context.Context, got <-chan answer, result any, why func
 }
 
 // until waits until something is so, as a tool waits for the tab. It is asked with the lock held.
-func (t *Tab) until(ctx context.Context, most time.Duration, is func() bool) error {
+func (t *link) until(ctx context.Context, most time.Duration, is func() bool) error {
 	isSo, patient := errors.New("it is so"), t.patient(time.Now().Add(most))
 	_, err := t.await(ctx, nil, nil, func() (error, time.Duration) {
 		if is() {
@@ -302,7 +299,7 @@ func (t *Tab) until(ctx context.Context, most time.Duration, is func() bool) err
 }
 
 // begin sends a command to a target of the tab. Its answer comes on the channel.
-func (t *Tab) begin(session, method string, params any) <-chan answer {
+func (t *link) begin(session, method string, params any) <-chan answer {
 	got := make(chan answer, 1)
 	t.b.conn.Begin(session, method, params, func(raw json.RawMessage, err error) {
 		if isNoSession(err) {
@@ -320,7 +317,7 @@ func (t *Tab) begin(session, method string, params any) <-chan answer {
 }
 
 // loseUnless notes that a caller has given up a target, unless it has just answered.
-func (t *Tab) loseUnless(got <-chan answer, session string) {
+func (t *link) loseUnless(got <-chan answer, session string) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if tg := t.b.targets[session]; tg != nil && len(got) == 0 {
@@ -329,7 +326,7 @@ func (t *Tab) loseUnless(got <-chan answer, session string) {
 }
 
 // patience is how a target has answered, until it answers again.
-func (t *Tab) patience(session string) patience {
+func (t *link) patience(session string) patience {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if tg := t.b.targets[session]; tg != nil {
@@ -339,7 +336,7 @@ func (t *Tab) patience(session string) patience {
 }
 
 // overLocked is why no answer of the tab is to be expected, nil if one is.
-func (t *Tab) overLocked() error {
+func (t *link) overLocked() error {
 	switch {
 	case t.closed:
 		return errClosed
@@ -376,7 +373,7 @@ var (
 
 // late is why a target has not answered in time. If the page runs a script, that is
 // stopped.
-func (t *Tab) late(session string, most time.Duration) error {
+func (t *link) late(session string, most time.Duration) error {
 	t.b.mu.Lock()
 	if tg := t.b.targets[session]; tg != nil {
 		tg.patience = mute
@@ -400,14 +397,14 @@ func (t *Tab) late(session string, most time.Duration) error {
 }
 
 // awaitsFrame reports whether a frame of another site does not answer.
-func (t *Tab) awaitsFrame() bool {
+func (t *link) awaitsFrame() bool {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	return slices.ContainsFunc(t.parts, func(p *target) bool { return p.patience != answering })
 }
 
 // answers reports whether a page answers soon: none of its scripts runs without end.
-func (t *Tab) answers(session string) bool {
+func (t *link) answers(session string) bool {
 	return t.b.isAnswered(AnswerPatience, session, "Runtime.evaluate", map[string]string{"expression": "0"})
 }
 
@@ -532,19 +529,19 @@ func (t *Tab) State(ctx context.Context) State {
 }
 
 // canTellLocked reports whether the page can say soon what it is.
-func (t *Tab) canTellLocked() bool {
+func (t *link) canTellLocked() bool {
 	return t.overLocked() == nil && t.loader != "" && !t.isLeaving() && t.main.patience == answering
 }
 
 // note keeps what a page says of itself.
-func (t *Tab) note(now shown) {
+func (t *link) note(now shown) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	t.title, t.url = now.Title, now.URL
 }
 
 // addressLocked is that of the page, or of the one that could not be loaded.
-func (t *Tab) addressLocked() string { return cmp.Or(t.unreachable, t.url) }
+func (t *history) addressLocked() string { return cmp.Or(t.unreachable, t.url) }
 
 // Seen is the state as it was seen last, such as by a snapshot: the page is not asked.
 func (t *Tab) Seen() State {
@@ -570,7 +567,7 @@ func (t *Tab) Seen() State {
 }
 
 // waitsLocked are the addresses that the parser waits for, the document itself last.
-func (t *Tab) waitsLocked() (all []string) {
+func (t *records) waitsLocked() (all []string) {
 	for _, r := range t.traffic.all {
 		switch {
 		case r.Done || r.loader != t.loader:
@@ -585,7 +582,7 @@ func (t *Tab) waitsLocked() (all []string) {
 
 // Dialog is the type of the dialog that is open, such as beforeunload: the page is left once it is accepted; "": none
 // is.
-func (t *Tab) Dialog() string {
+func (t *link) Dialog() string {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if t.dialog == nil {

@@ -8,19 +8,19 @@ import (
 // HTML is the page, or one element of it, as HTML that has what is shown: shadow
 // roots, slots and frames in place, without scripts and hidden parts, with whole
 // addresses.
-func (t *Tab) HTML(ctx context.Context, target Target) (string, error) {
+func (t *frames) HTML(ctx context.Context, target Target) (string, error) {
 	parts, err := t.written(ctx, "html", target, nil)
 	return strings.Join(parts, ""), err
 }
 
 // DOM is the tree of the document, or of one element, a line for each element. A
 // depth leaves out what is deeper, and frames.
-func (t *Tab) DOM(ctx context.Context, target Target, depth *int) (string, error) {
+func (t *frames) DOM(ctx context.Context, target Target, depth *int) (string, error) {
 	lines, err := t.written(ctx, "dom", target, depth)
 	return strings.Join(lines, "\n"), err
 }
 
-func (t *Tab) written(ctx context.Context, script string, target Target, depth *int) ([]string, error) {
+func (t *frames) written(ctx context.Context, script string, target Target, depth *int) ([]string, error) {
 	if err := t.gone(); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // Type fills an editable element with text, or, slowly, types it one key at a time
 // after what is there. With submit it presses Enter afterwards. It returns how results name
 // the element, and what that has made of the text, and sends nothing to another element.
-func (t *Tab) Type(ctx context.Context, target Target, text string, slowly, submit bool) (what string, err error) {
+func (t *elements) Type(ctx context.Context, target Target, text string, slowly, submit bool) (what string, err error) {
 	f, err := t.ready(ctx, target, forFill)
 	if err != nil {
 		return "", err
@@ -80,7 +80,7 @@ func Lines(text string) string {
 }
 
 // endTyping has a document let all keys through again. It does not wait for that.
-func (t *Tab) endTyping(f *frame) {
+func (t *elements) endTyping(f *frame) {
 	t.b.mu.Lock()
 	w, ok := f.target.worlds[f.id]
 	t.b.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *Tab) endTyping(f *frame) {
 }
 
 // typeKeys types a text one key at a time, as long as the field has the focus.
-func (t *Tab) typeKeys(ctx context.Context, f found, text string) error {
+func (t *elements) typeKeys(ctx context.Context, f found, text string) error {
 	if err := t.run(ctx, f.frame, "focus", map[string]any{"target": f.find}, nil); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (t *Tab) typeKeys(ctx context.Context, f found, text string) error {
 }
 
 // fill replaces what an element has by text.
-func (t *Tab) fill(ctx context.Context, f found, text, origin string) error {
+func (t *elements) fill(ctx context.Context, f found, text, origin string) error {
 	var insert bool
 	err := t.run(ctx, f.frame, "fill", map[string]any{"target": f.find, "value": text, "origin": origin,
 		"insert": origin != ""}, &insert) // in the same document
@@ -136,7 +136,7 @@ func (t *Tab) fill(ctx context.Context, f found, text, origin string) error {
 }
 
 // Press presses a key, or several: Control+a.
-func (t *Tab) Press(ctx context.Context, combination string) error {
+func (t *input) Press(ctx context.Context, combination string) error {
 	if err := t.gone(); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func TestReadable(t *testing.T) {
 // A target that has answered as its caller gave up is not taken for one that does not.
 func TestPatienceOfAnAnswer(t *testing.T) {
 	frame := &target{}
-	tab := &Tab{b: &Browser{targets: map[string]*target{"frame": frame}}}
+	tab := &link{b: &Browser{targets: map[string]*target{"frame": frame}}}
 	got := make(chan answer, 1)
 	tab.loseUnless(got, "frame")
 	if frame.patience != slow {
@@ -148,7 +148,7 @@ func TestTitleOf(t *testing.T) {
 
 // What Chrome itself asks a site for is not among the requests of the page.
 func TestOwnRequests(t *testing.T) {
-	tab := &Tab{main: &target{}, traffic: traffic{byID: map[string]*Request{}}}
+	tab := &records{link: &link{main: &target{}}, traffic: traffic{byID: map[string]*Request{}}}
 	for _, params := range []string{
 		`{"requestId":"1","type":"Document","request":{"url":"http://a/favicon.ico"}}`, // where the agent goes
 		`{"requestId":"2","type":"Other","request":{"url":"http://a/favicon.ico?v=2"}}`,

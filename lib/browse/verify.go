@@ -6,19 +6,19 @@ import (
 )
 
 // Exists reports whether something in the page matches a selector.
-func (t *Tab) Exists(ctx context.Context, target Target) (bool, error) {
+func (t *frames) Exists(ctx context.Context, target Target) (bool, error) {
 	f, err := t.firstWith(ctx, "count", map[string]any{"target": string(target)})
 	return f != nil, err
 }
 
 // Value is the value of a control: of a checkbox it is true or false.
-func (t *Tab) Value(ctx context.Context, target Target) (value string, err error) {
+func (t *frames) Value(ctx context.Context, target Target) (value string, err error) {
 	err = t.onElement(ctx, target, "valueNow", map[string]any{}, &value)
 	return value, err
 }
 
 // Missing is the first of some texts that nothing in an element has, "": none is missing.
-func (t *Tab) Missing(ctx context.Context, target Target, texts []string) (text string, err error) {
+func (t *frames) Missing(ctx context.Context, target Target, texts []string) (text string, err error) {
 	var got *string
 	if err = t.onElement(ctx, target, "missing", map[string]any{"texts": texts}, &got); err == nil && got != nil {
 		text = *got
@@ -27,7 +27,7 @@ func (t *Tab) Missing(ctx context.Context, target Target, texts []string) (text 
 }
 
 // Locator is an expression that finds an element in a test of Playwright.
-func (t *Tab) Locator(ctx context.Context, target Target) (string, error) {
+func (t *frames) Locator(ctx context.Context, target Target) (string, error) {
 	var got string
 	p, err := t.locate(ctx, target)
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *frame) locator(ctx context.Context) (string, error) {
 }
 
 // onElement calls a function of our scripts with an element.
-func (t *Tab) onElement(ctx context.Context, target Target, name string, args map[string]any, result any) error {
+func (t *frames) onElement(ctx context.Context, target Target, name string, args map[string]any, result any) error {
 	p, err := t.locate(ctx, target)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 }
 
 // describe tells of the page that a text is from.
-func (r *reply) describe(p *opened, title string) {
+func (r *output) describe(p *opened, title string) {
 	if title != "" {
 		r.say("- Title: %s", clipped(title, maxTitle))
 	}

@@ -117,7 +117,7 @@ func (r *reply) snapshotFile(ctx context.Context, p browse.Page) (name string, e
 	}
 	now := strings.NewReplacer(":", "-", ".", "-").Replace(time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 	name = ".playwright-mcp/page-" + now + ".yml"
-	_, err = r.save(ctx, name, []byte(text))
+	_, err = r.server.save(ctx, name, []byte(text))
 	return name, err
 }
 

@@ -82,10 +82,10 @@ func TestPageThatWasCut(t *testing.T) {
 	section := func(string, ...string) {}
 	for text, want := range map[string]bool{"short": false, strings.Repeat("long", 100): true} {
 		s := &Server{}
-		first := &reply{server: s, results: []string{text}}
+		first := &reply{access: access{server: s}, output: output{results: []string{text}}}
 		first.form.Text = 200
 		first.sayPage(section, "document", []string{pageURL + "http://a.example/"})
-		second := &reply{server: s}
+		second := &reply{access: access{server: s}}
 		if isNew := second.sayPage(section, "document", []string{pageURL + "http://a.example/"}); isNew != want {
 			t.Errorf("after %d characters the page is new: %v", len(text), isNew)
 		}

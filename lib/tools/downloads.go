@@ -50,7 +50,7 @@ func manageDownloads(ctx context.Context, r *reply, a struct {
 	return nil
 }
 
-func (r *reply) showDownloads(all []downloads.File) {
+func (r *output) showDownloads(all []downloads.File) {
 	for _, d := range all {
 		state := "complete"
 		switch d.State {
@@ -181,7 +181,7 @@ func (r *reply) saveDownload(ctx context.Context, name, filename string) error {
 	if err != nil {
 		return err
 	}
-	path, err := r.writable(ctx, cmp.Or(filename, d.Name))
+	path, err := r.server.writable(ctx, cmp.Or(filename, d.Name))
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (r *reply) saveDownload(ctx context.Context, name, filename string) error {
 		return err
 	}
 	defer body.Close()
-	err = r.saveAs(path, 0o644, body, func(file string) (err error) {
+	err = r.server.saveAs(path, 0o644, body, func(file string) (err error) {
 		if filename != "" {
 			return os.Rename(file, path)
 		}

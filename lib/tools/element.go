@@ -107,7 +107,7 @@ func fillField(ctx context.Context, r *reply, t browse.Page, target browse.Targe
 	return err
 }
 
-func (r *reply) didChoose(labels []string, of string) {
+func (r *output) didChoose(labels []string, of string) {
 	r.did("Chose %s of %s", cmp.Or(strings.Join(labels, ", "), "nothing"), of)
 }
 
@@ -124,7 +124,6 @@ func selectOption(ctx context.Context, r *reply, t browse.Page, a struct {
 }
 
 func pressKey(ctx context.Context, r *reply, t browse.Page, a struct{ Key string }) error {
-	r.acts = true
 	err := t.Press(ctx, a.Key)
 	if err == nil {
 		r.didPress(a.Key)
@@ -133,7 +132,7 @@ func pressKey(ctx context.Context, r *reply, t browse.Page, a struct{ Key string
 }
 
 // didPress says that a key was pressed, and of one that a browser would act on that only the page gets it.
-func (r *reply) didPress(key string) {
+func (r *output) didPress(key string) {
 	r.did("Pressed %s", key)
 	switch strings.ToLower(key) {
 	case "f5", "control+f5", "shift+f5", "control+r", "control+shift+r", "meta+r", "meta+shift+r":
@@ -159,7 +158,7 @@ func drop(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	if len(a.Paths) == 0 && len(a.Data) == 0 {
 		return errors.New("one of paths and data is needed")
 	}
-	paths, err := r.readable(ctx, a.Paths)
+	paths, err := r.server.readable(ctx, a.Paths)
 	if err != nil {
 		return err
 	}
@@ -172,7 +171,7 @@ func drop(ctx context.Context, r *reply, t *browse.Tab, a struct {
 }
 
 func upload(ctx context.Context, r *reply, t *browse.Tab, a struct{ Paths []string }) error {
-	paths, err := r.readable(ctx, a.Paths)
+	paths, err := r.server.readable(ctx, a.Paths)
 	if err != nil {
 		return err
 	}

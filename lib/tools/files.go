@@ -26,7 +26,7 @@ func (r *reply) text(ctx context.Context, filename, shown, saved string) error {
 		r.value = &saved
 		return nil
 	}
-	path, err := r.save(ctx, filename, []byte(saved))
+	path, err := r.server.save(ctx, filename, []byte(saved))
 	if err == nil {
 		r.say("Saved as %s", path)
 	}
@@ -50,34 +50,42 @@ func (r *reply) returned(ctx context.Context, filename, value string) error {
 	return err
 }
 
+// files are those that the agent may use.
+type files struct {
+	s       *Server
+	canList bool              // the host lists its roots
+	roots   *roots            // nil: the host is to be asked
+	asked   map[string]*roots // by the ID of the request; nil: it was answered
+}
+
 // save writes a file in one of the directories that the agent may use. A relative
 // name is one in the first of them.
-func (r *reply) save(ctx context.Context, name string, data []byte) (path string, err error) {
-	path, err = r.writable(ctx, name)
+func (f *files) save(ctx context.Context, name string, data []byte) (path string, err error) {
+	path, err = f.writable(ctx, name)
 	if err == nil {
-		err = r.write(path, 0o644, data)
+		err = f.write(path, 0o644, data)
 	}
 	return path, err
 }
 
 // savePrivate saves what only the user is to read.
-func (r *reply) savePrivate(ctx context.Context, name string, data []byte) (path string, err error) {
-	path, err = r.writable(ctx, name)
+func (f *files) savePrivate(ctx context.Context, name string, data []byte) (path string, err error) {
+	path, err = f.writable(ctx, name)
 	if err == nil {
-		err = r.write(path, 0o600, data)
+		err = f.write(path, 0o600, data)
 	}
 	return path, err
 }
 
 // write writes a file without secrets.
-func (r *reply) write(path string, mode fs.FileMode, data []byte) error {
-	return r.saveAs(path, mode, bytes.NewReader(r.server.Secrets.Masked(data)),
+func (f *files) write(path string, mode fs.FileMode, data []byte) error {
+	return f.saveAs(path, mode, bytes.NewReader(f.s.Secrets.Masked(data)),
 		func(file string) error { return os.Rename(file, path) })
 }
 
 // writable is the path of a file that the agent may write.
-func (r *reply) writable(ctx context.Context, name string) (path string, err error) {
-	roots, err := r.server.allowed(ctx)
+func (f *files) writable(ctx context.Context, name string) (path string, err error) {
+	roots, err := f.allowed(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -118,13 +126,13 @@ func madeWithin(dir string, roots []string) (string, error) {
 }
 
 // saveAs writes a file beside a path, and has place put it there.
-func (r *reply) saveAs(path string, mode fs.FileMode, data io.Reader, place func(file string) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".btools-*")
+func (f *files) saveAs(path string, mode fs.FileMode, data io.Reader, place func(file string) error) error {
+	to, err := os.CreateTemp(filepath.Dir(path), ".btools-*")
 	if err == nil {
-		defer os.Remove(f.Name())
-		_, err = io.Copy(f, data)
-		if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
-			err = place(f.Name())
+		defer os.Remove(to.Name())
+		_, err = io.Copy(to, data)
+		if err = errors.Join(err, to.Chmod(mode), to.Close()); err == nil {
+			err = place(to.Name())
 		}
 	}
 	if err != nil {
@@ -135,11 +143,11 @@ func (r *reply) saveAs(path string, mode fs.FileMode, data io.Reader, place func
 
 // readable are the files' own paths, if the agent may read them. It may read what its
 // session has downloaded, and any with AllFiles.
-func (r *reply) readable(ctx context.Context, names []string) (paths []string, err error) {
-	isBound := func(path string) bool { return !r.server.AllFiles || !filepath.IsAbs(path) }
+func (f *files) readable(ctx context.Context, names []string) (paths []string, err error) {
+	isBound := func(path string) bool { return !f.s.AllFiles || !filepath.IsAbs(path) }
 	var roots []string
 	if slices.ContainsFunc(names, isBound) {
-		if roots, err = r.server.allowed(ctx); err != nil {
+		if roots, err = f.allowed(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -152,7 +160,7 @@ func (r *reply) readable(ctx context.Context, names []string) (paths []string, e
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", name, unwrapped(err))
 		}
-		if isBound(path) && !within(path, roots) && !r.server.hasDownloaded(ctx, path) {
+		if isBound(path) && !within(path, roots) && !f.s.hasDownloaded(ctx, path) {
 			return nil, fmt.Errorf("%w (--allow-unrestricted-file-access of bmcp allows any)", outside(path, roots))
 		}
 		paths = append(paths, path)
@@ -161,12 +169,12 @@ func (r *reply) readable(ctx context.Context, names []string) (paths []string, e
 }
 
 // refusesFile says why a page may not show a file, nil if it may.
-func (s *Server) refusesFile(ctx context.Context, address string) error {
+func (f *files) refusesFile(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") { // file:etc/passwd
 		return fmt.Errorf("%s is not a file of this machine", address)
 	}
-	_, err = (&reply{server: s}).readable(ctx, []string{filepath.FromSlash(u.Path)})
+	_, err = f.readable(ctx, []string{filepath.FromSlash(u.Path)})
 	return err
 }
 
@@ -205,13 +213,13 @@ type roots struct {
 
 // allowed are the directories whose files the agent may use: the roots of its host, or,
 // if that names none, the directory in which the host has started us.
-func (s *Server) allowed(ctx context.Context) (real []string, err error) {
-	dirs, err := s.hostRoots(ctx)
+func (f *files) allowed(ctx context.Context) (real []string, err error) {
+	dirs, err := f.hostRoots(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(dirs) == 0 && s.Dir != "" {
-		dirs = []string{s.Dir}
+	if len(dirs) == 0 && f.s.Dir != "" {
+		dirs = []string{f.s.Dir}
 	}
 	err = errNoRoots
 	for _, dir := range dirs {
@@ -230,21 +238,21 @@ func (s *Server) allowed(ctx context.Context) (real []string, err error) {
 
 // hostRoots are the directories that the host names. It is asked once, and again when
 // they have changed or it has not answered.
-func (s *Server) hostRoots(ctx context.Context) ([]string, error) {
-	s.mu.Lock()
-	if !s.canList {
-		s.mu.Unlock()
+func (f *files) hostRoots(ctx context.Context) ([]string, error) {
+	f.s.mu.Lock()
+	if !f.canList {
+		f.s.mu.Unlock()
 		return nil, nil
 	}
-	r := s.roots
+	r := f.roots
 	if r == nil {
 		r = &roots{known: make(chan struct{})}
-		id := fmt.Sprintf("roots-%d", len(s.asked)+1)
-		s.roots, s.asked[id] = r, r
-		s.out.Write(jsonrpc.Request(json.RawMessage(`"`+id+`"`), "roots/list", nil), false)
+		id := fmt.Sprintf("roots-%d", len(f.asked)+1)
+		f.roots, f.asked[id] = r, r
+		f.s.out.Write(jsonrpc.Request(json.RawMessage(`"`+id+`"`), "roots/list", nil), false)
 	}
-	s.mu.Unlock()
-	timer := time.NewTimer(s.of(rootsTimeout))
+	f.s.mu.Unlock()
+	timer := time.NewTimer(f.s.of(rootsTimeout))
 	defer timer.Stop()
 	select {
 	case <-r.known:
@@ -253,24 +261,24 @@ func (s *Server) hostRoots(ctx context.Context) ([]string, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.roots == r {
-		s.roots = nil
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if f.roots == r {
+		f.roots = nil
 	}
-	return nil, fmt.Errorf("the host has not said within %v which directories may be used", s.of(rootsTimeout))
+	return nil, fmt.Errorf("the host has not said within %v which directories may be used", f.s.of(rootsTimeout))
 }
 
 // listed notes the host's answer to a request for its roots. One that has none of them
 // after all names none.
-func (s *Server) listed(id string, m *jsonrpc.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.asked[id]
+func (f *files) listed(id string, m *jsonrpc.Message) {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	r := f.asked[id]
 	if r == nil {
 		return
 	}
-	s.asked[id] = nil
+	f.asked[id] = nil
 	for root := range jsonrpc.Elements(jsonrpc.Get(m.Result, "roots")) {
 		u, err := url.Parse(jsonrpc.GetString(root, "uri"))
 		if err == nil && u.Scheme == "file" {

@@ -22,7 +22,6 @@ func mouseClick(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	ClickCount float64
 	Delay      float64
 }) error {
-	r.acts = true
 	err := t.ClickMouse(ctx, a.X, a.Y, cmp.Or(a.Button, "left"), max(1, int(a.ClickCount)),
 		time.Duration(a.Delay)*time.Millisecond)
 	if err == nil {
@@ -32,7 +31,6 @@ func mouseClick(ctx context.Context, r *reply, t *browse.Tab, a struct {
 }
 
 func mouseDrag(ctx context.Context, r *reply, t *browse.Tab, a struct{ StartX, StartY, EndX, EndY float64 }) error {
-	r.acts = true
 	err := t.DragMouse(ctx, a.StartX, a.StartY, a.EndX, a.EndY)
 	if err == nil {
 		r.did("Dragged from %v, %v to %v, %v", a.StartX, a.StartY, a.EndX, a.EndY)

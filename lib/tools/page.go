@@ -356,7 +356,7 @@ func savePDF(ctx context.Context, r *reply, t *browse.Tab, a struct{ Filename st
 		r.data(data, "application/pdf", t.State(ctx).URL)
 		return nil
 	}
-	path, err := r.save(ctx, a.Filename, data)
+	path, err := r.server.save(ctx, a.Filename, data)
 	if err == nil {
 		r.say("PDF of the page, %d KiB, saved as %s", (len(data)+1023)/1024, path)
 	}

@@ -82,7 +82,7 @@ func screenshot(ctx context.Context, r *reply, t browse.Page, a screenshotArgume
 		}
 	}
 	if a.Filename != "" {
-		path, err := r.save(ctx, a.Filename, s.Data)
+		path, err := r.server.save(ctx, a.Filename, s.Data)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"btools/lib/browse"
 	"btools/lib/results"
+	"btools/lib/secrets"
 )
 
 func failed(err error) *mcp.CallToolResult {
@@ -24,23 +25,9 @@ func failed(err error) *mcp.CallToolResult {
 
 // reply collects what a call has to tell.
 type reply struct {
-	server  *Server
-	form    results.Form
-	browser browse.Driver // nil: the tool needed none
-	tab     browse.Page
-	before  browse.Moment // when the call began; nil: nothing that it causes is told of
-	since   []string      // what has happened between the last call and this one
-	was     browse.Moment // the page as the agent knew it before; nil: it knew none
-	began   browse.Moment // when the browser was reached; nil: it had no tab
-	left    browse.Moment // the page as the agent knows it by this call
-	told    *toldTools    // of pages, when the call came
-
-	value      *string // the result alone; nil: the results say what it is
-	returns    string  // what a script has returned, or the rows of a list, in JSON
-	results    []string
-	actions    []string
-	images     []mcp.Content
-	structured any
+	access
+	output
+	told *toldTools // of pages, when the call came
 
 	acts     bool               // what it does may have effect for a while
 	opens    bool               // the page is its result
@@ -55,6 +42,31 @@ type reply struct {
 	proven   bool            // the tool has seen itself what came of it
 }
 
+// output is the result of a call itself, beside what is told of the page.
+type output struct {
+	form    results.Form
+	secrets *secrets.Set
+	value   *string // the result alone; nil: the results say what it is
+	returns string  // what a script has returned, or the rows of a list, in JSON
+	results []string
+	actions []string
+	images  []mcp.Content
+
+	structured any
+}
+
+// access is a call's way to the browser and its page.
+type access struct {
+	server  *Server
+	browser browse.Driver // nil: the tool needed none
+	tab     browse.Page
+	before  browse.Moment // when the call began; nil: nothing that it causes is told of
+	since   []string      // what has happened between the last call and this one
+	was     browse.Moment // the page as the agent knew it before; nil: it knew none
+	began   browse.Moment // when the browser was reached; nil: it had no tab
+	left    browse.Moment // the page as the agent knows it by this call
+}
+
 type pageView int
 
 const (
@@ -65,35 +77,35 @@ const (
 )
 
 // say adds to the result itself.
-func (r *reply) say(format string, args ...any) {
+func (r *output) say(format string, args ...any) {
 	r.results = append(r.results, fmt.Sprintf(format, args...))
 }
 
 // did tells of an action.
-func (r *reply) did(format string, args ...any) {
+func (r *output) did(format string, args ...any) {
 	r.actions = append(r.actions, "- "+fmt.Sprintf(format, args...))
 }
 
 // quote adds text of a page to the result, which it is alone.
-func (r *reply) quote(kind, text string) {
+func (r *output) quote(kind, text string) {
 	r.say("%s", fenced(kind, text))
 	r.value = &text
 }
 
 // image adds an image.
-func (r *reply) image(data []byte, mime string) {
+func (r *output) image(data []byte, mime string) {
 	r.images = append(r.images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), mime))
 }
 
 // data adds data that no agent can read, which comes from a URL. The coordinator
 // keeps it.
-func (r *reply) data(data []byte, mime, url string) {
+func (r *output) data(data []byte, mime, url string) {
 	r.images = append(r.images, mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: url, MIMEType: mime,
-		Blob: base64.StdEncoding.EncodeToString(r.server.Secrets.Masked(data))}))
+		Blob: base64.StdEncoding.EncodeToString(r.secrets.Masked(data))}))
 }
 
 // reach connects to the browser.
-func (r *reply) reach(ctx context.Context) (b browse.Driver, err error) {
+func (r *access) reach(ctx context.Context) (b browse.Driver, err error) {
 	if b, err = r.server.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -109,7 +121,7 @@ func (r *reply) reach(ctx context.Context) (b browse.Driver, err error) {
 }
 
 // use connects to the browser and returns the current tab.
-func (r *reply) use(ctx context.Context) (browse.Page, error) {
+func (r *access) use(ctx context.Context) (browse.Page, error) {
 	b, err := r.reach(ctx)
 	if err != nil {
 		return nil, err
@@ -125,36 +137,26 @@ func (r *reply) use(ctx context.Context) (browse.Page, error) {
 var errModal = errors.New("a dialog is open, which stops the page: call browser_handle_dialog first")
 
 // act is use for a tool that cannot work while a dialog is open.
-func (r *reply) act(ctx context.Context) (browse.Page, error) {
+func (r *access) act(ctx context.Context) (browse.Page, error) {
 	t, err := r.use(ctx)
 	if err == nil && t.Dialog() != "" {
-		r.page = pageState
-		return nil, errModal
+		err = errModal
 	}
 	return t, err
 }
 
-// work is act for a tool whose effect may last.
-func (r *reply) work(ctx context.Context) (browse.Page, error) {
-	t, err := r.act(ctx)
-	r.acts = err == nil
-	return t, err
-}
-
 // touch is act for a tool that does something to whatever has the focus or is at a point.
-func (r *reply) touch(ctx context.Context) (browse.Page, error) {
+func (r *access) touch(ctx context.Context) (browse.Page, error) {
 	t, err := r.act(ctx)
 	if err == nil {
 		t.CatchUp()
-		if err = browse.Strayed(ctx); err != nil {
-			r.page = pageState
-		}
+		err = browse.Strayed(ctx)
 	}
 	return t, err
 }
 
 // strayed returns why what the agent has learnt of a page is not used on the one that is open, nil if it is.
-func (r *reply) strayed() error {
+func (r *access) strayed() error {
 	switch {
 	case r.tab == nil:
 		return nil
@@ -234,7 +236,7 @@ func (r *reply) result(ctx context.Context, err error) *mcp.CallToolResult {
 }
 
 // valueAlone returns what the result is without what is told of it: its images and data, else its text.
-func (r *reply) valueAlone() []mcp.Content {
+func (r *output) valueAlone() []mcp.Content {
 	if len(r.images) > 0 {
 		return r.images
 	}
@@ -246,7 +248,7 @@ func (r *reply) valueAlone() []mcp.Content {
 		return []mcp.Content{mcp.NewEmbeddedResource(mcp.TextResourceContents{MIMEType: "application/json",
 			Text: r.returns})}
 	}
-	if text = r.server.Secrets.Mask(text); !utf8.ValidString(text) { // the body of a response in another encoding
+	if text = r.secrets.Mask(text); !utf8.ValidString(text) { // the body of a response in another encoding
 		return []mcp.Content{mcp.NewEmbeddedResource(mcp.BlobResourceContents{MIMEType: "text/plain",
 			Blob: base64.StdEncoding.EncodeToString([]byte(text))})}
 	}
@@ -292,7 +294,7 @@ func (r *reply) tabs(ctx context.Context) []string {
 }
 
 // inShell reports whether the reader calls from a shell.
-func (r *reply) inShell() bool { return r.form.Command != "" }
+func (r *output) inShell() bool { return r.form.Command != "" }
 
 // showsSnapshot reports whether the reader gets a snapshot, or what has changed in it: in a shell if it asks for one.
 func (r *reply) showsSnapshot() bool {
@@ -558,7 +560,7 @@ func clipped(s string, most int) string {
 func address(url string) string { return clipped(browse.Redacted(url), maxAddress) }
 
 // rows gives a reader of JSON the elements of a list, whose text is the result of others.
-func (r *reply) rows(all any) {
+func (r *output) rows(all any) {
 	if raw, err := json.Marshal(all); err == nil && r.form.JSON {
 		r.returns = string(raw)
 	}

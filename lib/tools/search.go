@@ -35,7 +35,7 @@ func isASCII(s string) bool {
 }
 
 // sayFound says how many lines match what was searched for.
-func (r *reply) sayFound(n int, text, regex string) {
+func (r *output) sayFound(n int, text, regex string) {
 	sought := fmt.Sprintf("%q", text)
 	if text == "" {
 		sought = "/" + regex + "/"

@@ -88,14 +88,13 @@ type Server struct {
 	picture  lastPicture
 	toldPage []string // what results say of the page, after the name of the document
 
+	files
+
 	mu      sync.Mutex
 	browser browse.Driver // nil: not connected
 	pages   listedTools
 	calls   map[string]context.CancelFunc
-	canList bool              // the host lists its roots
-	roots   *roots            // nil: the host is to be asked
-	asked   map[string]*roots // by the ID of the request; nil: it was answered
-	awaited map[string]bool   // downloads that were waited for, by GUID
+	awaited map[string]bool // downloads that were waited for, by GUID
 	work    sync.WaitGroup
 }
 
@@ -106,7 +105,8 @@ const maxWaiting = 64 << 20
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	s := &Server{Options: o, out: jsonrpc.NewWriter(out, maxWaiting, nil), turn: make(chan struct{}, 1),
 		aside: make(chan struct{}, maxAside), dial: make(chan struct{}, 1),
-		calls: map[string]context.CancelFunc{}, asked: map[string]*roots{}, awaited: map[string]bool{}}
+		calls: map[string]context.CancelFunc{}, files: files{asked: map[string]*roots{}}, awaited: map[string]bool{}}
+	s.files.s = s
 	s.pages.fresh = o.PageNames
 	s.turn <- struct{}{}
 	ctx, end := context.WithCancel(ctx)
@@ -362,7 +362,7 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	if err := s.checkSecrets(t.Name, args); err != nil {
 		return failed(err)
 	}
-	r := &reply{server: s, told: told}
+	r := &reply{access: access{server: s}, output: output{secrets: s.Secrets}, told: told}
 	r.form, _ = results.FormOf(params)
 	late := fmt.Errorf("%s did not end within %v", t.Name, s.of(runTimeout))
 	ctx, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout+viewTimeout), late)
@@ -422,7 +422,7 @@ func accept(t *tool, args json.RawMessage, choosing []string) (json.RawMessage, 
 }
 
 // answers reports whether the browser that a call used answers.
-func (r *reply) answers() bool {
+func (r *access) answers() bool {
 	return r.browser != nil && r.browser.Answers()
 }
 

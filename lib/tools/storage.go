@@ -42,7 +42,7 @@ func cookieList(ctx context.Context, r *reply, t *browse.Tab, a struct{ Domain, 
 const maxEntry = 2000
 
 // entries lists what pages have stored.
-func (r *reply) entries(lines []string, none string) {
+func (r *output) entries(lines []string, none string) {
 	if lines == nil {
 		r.say("%s", none)
 		return
@@ -197,7 +197,7 @@ func storageState(ctx context.Context, r *reply, t *browse.Tab, a struct{ Filena
 	if name == "" {
 		name = "storage-state-" + time.Now().UTC().Format("2006-01-02T15-04-05") + ".json"
 	}
-	path, err := r.savePrivate(ctx, name, state.Export())
+	path, err := r.server.savePrivate(ctx, name, state.Export())
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func storageState(ctx context.Context, r *reply, t *browse.Tab, a struct{ Filena
 }
 
 func setStorageState(ctx context.Context, r *reply, t *browse.Tab, a struct{ Filename string }) error {
-	paths, err := r.readable(ctx, []string{a.Filename})
+	paths, err := r.server.readable(ctx, []string{a.Filename})
 	if err != nil {
 		return err
 	}

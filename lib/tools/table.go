@@ -49,16 +49,19 @@ func with[T any](f func(ctx context.Context, r *reply, args T) error) runner {
 	}}
 }
 
-// on returns the runner of a tool for what get reaches; its result shows view of the page. A tool for a browse.Page or
-// a browse.Driver is one for each browser, others are for Chromium.
-func on[P, Q, T any](get func(*reply, context.Context) (Q, error), view pageView,
+// on returns the runner of a tool for what get reaches; its result shows view of the page, and waits for an effect that
+// lasts. A tool for a browse.Page or a browse.Driver is one for each browser, others are for Chromium.
+func on[P, Q, T any](get func(*access, context.Context) (Q, error), view pageView, lasts bool,
 	f func(ctx context.Context, r *reply, p P, args T) error) runner {
 	do := with(func(ctx context.Context, r *reply, args T) error {
-		p, err := get(r, ctx)
+		p, err := get(&r.access, ctx)
 		if err != nil {
+			if r.before != nil { // there is a page, which is not as it is to be
+				r.page = pageState
+			}
 			return err
 		}
-		r.page = view
+		r.page, r.acts = view, lasts
 		return f(ctx, r, any(p).(P), args)
 	})
 	do.any = any(*new(P)) == nil // an interface
@@ -67,22 +70,22 @@ func on[P, Q, T any](get func(*reply, context.Context) (Q, error), view pageView
 
 // onPage returns the runner of a tool that cannot work while a dialog is open.
 func onPage[P browse.Page, T any](f func(ctx context.Context, r *reply, p P, args T) error) runner {
-	return on((*reply).act, noPage, f)
+	return on((*access).act, noPage, false, f)
 }
 
 // changes is onPage for a tool whose result shows what has changed.
 func changes[P browse.Page, T any](f func(ctx context.Context, r *reply, p P, args T) error) runner {
-	return on((*reply).act, pageChanges, f)
+	return on((*access).act, pageChanges, false, f)
 }
 
 // works is changes for a tool whose effect may last.
 func works[P browse.Page, T any](f func(ctx context.Context, r *reply, p P, args T) error) runner {
-	return on((*reply).work, pageChanges, f)
+	return on((*access).act, pageChanges, true, f)
 }
 
 // uses is onPage for a tool that works while a dialog is open.
 func uses[P browse.Page, T any](f func(ctx context.Context, r *reply, p P, args T) error) runner {
-	return on((*reply).use, noPage, f)
+	return on((*access).use, noPage, false, f)
 }
 
 // onFirefox are the names of the tools that drive Firefox, too.
@@ -130,11 +133,11 @@ func (kind webStorage) tools() []tool {
 		{Name: name + "get", Title: "Get of " + is, About: "An item of the " + is + " of the page",
 			Group: "storage", Do: onPage(kind.get)},
 		{Name: name + "set", Title: "Set in " + is, About: "Set an item of the " + is + " of the page",
-			Effect: destroys, Group: "storage", Do: on((*reply).touch, noPage, kind.set)},
+			Effect: destroys, Group: "storage", Do: on((*access).touch, noPage, false, kind.set)},
 		{Name: name + "delete", Title: "Remove from " + is, About: "Remove an item of the " + is + " of the page",
-			Effect: destroys, Group: "storage", Do: on((*reply).touch, noPage, kind.remove)},
+			Effect: destroys, Group: "storage", Do: on((*access).touch, noPage, false, kind.remove)},
 		{Name: name + "clear", Title: "Clear " + is, About: "Remove all of the " + is + " of the page",
-			Effect: destroys, Group: "storage", Do: on((*reply).touch, noPage, kind.clear)},
+			Effect: destroys, Group: "storage", Do: on((*access).touch, noPage, false, kind.clear)},
 	}
 }
 
@@ -167,7 +170,7 @@ func first() []tool {
 		{Name: "browser_select_option", Title: "Select option", About: "Choose options of a select",
 			Effect: destroys, Do: works(selectOption)},
 		{Name: "browser_press_key", Title: "Press key", About: "Press a key or a combination", Effect: destroys,
-			Do: on((*reply).touch, pageChanges, pressKey)},
+			Do: on((*access).touch, pageChanges, true, pressKey)},
 		{Name: "browser_drag", Title: "Drag", About: "Drag an element onto another one", Effect: destroys,
 			Do: works(drag)},
 		{Name: "browser_drop", Title: "Drop", About: "Drop files or data from outside the page onto an element",
@@ -186,7 +189,7 @@ func first() []tool {
 		{Name: "browser_wait_for", Title: "Wait", About: "Wait for a text, an address, a function or a time",
 			Effect: acts, Do: changes(waitFor)},
 		{Name: "browser_tabs", Title: "Tabs", About: "List, open, close or select a tab", Effect: destroys,
-			Do: on((*reply).reach, noPage, tabs)},
+			Do: on((*access).reach, noPage, false, tabs)},
 		{Name: "browser_take_screenshot", Title: "Screenshot", About: "An image of the page or of an element",
 			Do: onPage(screenshot)},
 		{Name: "browser_pdf_save", Title: "Save as PDF", About: "Save the page as a PDF", Extra: true,
@@ -213,7 +216,7 @@ func first() []tool {
 		{Name: "browser_select_element", Title: "Let a person choose",
 			About: "Have a person click an element in the browser's window", Extra: true, Do: onPage(selectElement)},
 		{Name: "browser_close", Title: "Close page", About: "Close the current tab", Effect: destroys,
-			Do: on((*reply).reach, noPage, closePage)},
+			Do: on((*access).reach, noPage, false, closePage)},
 		{Name: "browser_get_markdown", Title: "Page as Markdown", About: "The text of the page or of an element",
 			Extra: true, Do: onPage(getMarkdown)},
 		{Name: "browser_get_dom", Title: "DOM", About: "The HTML of the page or of an element, indented",
@@ -272,15 +275,15 @@ func others() []tool {
 			Group: "vision", Do: changes(mouseMove)},
 		{Name: "browser_mouse_click_xy", Title: "Click at a point",
 			About: "Click at a point of the viewport", Effect: destroys,
-			Group: "vision", Do: on((*reply).touch, pageChanges, mouseClick)},
+			Group: "vision", Do: on((*access).touch, pageChanges, true, mouseClick)},
 		{Name: "browser_mouse_drag_xy", Title: "Drag by points",
 			About: "Drag from one point of the viewport to another", Effect: destroys,
-			Group: "vision", Do: on((*reply).touch, pageChanges, mouseDrag)},
+			Group: "vision", Do: on((*access).touch, pageChanges, true, mouseDrag)},
 		{Name: "browser_mouse_down", Title: "Press the mouse",
 			About: "Press a mouse button where the mouse is", Effect: destroys,
-			Group: "vision", Do: on((*reply).touch, pageChanges, pressMouse(true))},
+			Group: "vision", Do: on((*access).touch, pageChanges, false, pressMouse(true))},
 		{Name: "browser_mouse_up", Title: "Release the mouse", About: "Release a mouse button", Effect: destroys,
-			Group: "vision", Do: on((*reply).touch, pageChanges, pressMouse(false))},
+			Group: "vision", Do: on((*access).touch, pageChanges, false, pressMouse(false))},
 		{Name: "browser_mouse_wheel", Title: "Turn the wheel", About: "Turn the mouse wheel, in pixels", Effect: acts,
 			Group: "vision", Do: changes(mouseWheel)},
 		{Name: "browser_verify_element_visible", Title: "Verify an element",

@@ -186,7 +186,8 @@ func TestRootsAtOnce(t *testing.T) {
 	}
 	from, out := io.Pipe()
 	s := &Server{Options: Options{Dir: "/", Second: time.Minute}, out: jsonrpc.NewWriter(out, maxWaiting, nil),
-		canList: true, asked: map[string]*roots{}}
+		files: files{canList: true, asked: map[string]*roots{}}}
+	s.files.s = s
 	got := make(chan []string, 2)
 	for range 2 {
 		go func() {
@@ -233,7 +234,7 @@ func TestRootsAtOnce(t *testing.T) {
 // Clients take a text of MCP for broken that has no text.
 func TestEmptyResult(t *testing.T) {
 	t.Parallel()
-	r := (&reply{server: &Server{}}).result(t.Context(), nil)
+	r := (&reply{access: access{server: &Server{}}}).result(t.Context(), nil)
 	if !reflect.DeepEqual(r.Content, []mcp.Content{mcp.NewTextContent("### Result\nThe result is empty.")}) {
 		t.Errorf("the result is %+v", r)
 	}

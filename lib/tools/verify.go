@@ -58,7 +58,7 @@ func verifyValue(ctx context.Context, r *reply, t *browse.Tab, a struct {
 }
 
 // done is the result of what was verified.
-func (r *reply) done(err error) error {
+func (r *output) done(err error) error {
 	if err == nil {
 		r.say("Done")
 	}
