@@ -42,14 +42,14 @@ type played struct {
 	tell  func(event, who string)
 }
 
-func (o *owner) open(ctx context.Context, from *virtual.Saved) (Session, error) {
+func (o *owner) open(ctx context.Context, from *virtual.Saved) (Session, Use, error) {
 	if o.live.Load() > 0 || wait.Closed(o.entry.gone) {
 		o.t.Error("a session is opened before the last one has ended, or after all")
 	}
 	select {
 	case <-time.After(o.takes):
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, Use{}, context.Cause(ctx)
 	}
 	if from != nil {
 		if _, err := from.Load(); err != nil && ctx.Err() == nil {
@@ -57,14 +57,14 @@ func (o *owner) open(ctx context.Context, from *virtual.Saved) (Session, error) 
 		}
 	}
 	if o.fails.Load() {
-		return nil, errors.New("no Chrome")
+		return nil, Use{}, errors.New("no Chrome")
 	}
 	s := &played{owner: o, from: from, done: make(chan struct{})}
 	s.used.Store(new(time.Now()))
 	o.opened.Add(1)
 	o.live.Add(1)
 	o.latest.Store(s)
-	return s, nil
+	return s, Use{Ended: func(error) {}}, nil
 }
 
 func (o *owner) tell(e Event) {
@@ -145,7 +145,7 @@ func inFleet(t *testing.T, do func(t *testing.T, b *owned)) {
 		b := &owned{all: map[*Entry]*owner{}, make: func() *owner { return &owner{t: t} }}
 		b.Fleet = &Fleet{
 			Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Minute, Hibernate: 20 * time.Second, Max: 2},
-			Open: func(ctx context.Context, e *Entry, from *virtual.Saved) (Session, error) {
+			begin: func(ctx context.Context, e *Entry, from *virtual.Saved) (Session, Use, error) {
 				return b.of(e).open(ctx, from)
 			},
 			MakeDir: func(context.Context) (string, error) { return dir, nil }, Saves: true,
@@ -240,7 +240,7 @@ func TestAnythingAtOnce(t *testing.T) {
 					held, its := lease, leased
 					users.Go(func() {
 						if s, err := held.Use(ctx); err == nil {
-							if s.(*played).owner != its {
+							if s.(*needing).Session.(*played).owner != its {
 								t.Error("a user has another one's session")
 							}
 							time.Sleep(stays)

@@ -22,13 +22,11 @@ import (
 // Fleet is the sessions on a Chrome and on those that come after it. Set its fields before use, and Close it.
 type Fleet struct {
 	book.Policy
-	// Chrome returns the current Chrome and launches one if necessary. It is in
-	// use until release is called.
-	Chrome func(ctx context.Context) (b *virtual.Browser, release func(), err error)
-	// Open, if not nil, opens the session of an entry in place of Chrome, with what was saved unless that is nil. If
-	// the context ends, nobody needs it any more. The fleet ends the session, also if there is an error, unless it is
-	// nil.
-	Open func(ctx context.Context, e *Entry, from *virtual.Saved) (Session, error)
+	// Chrome returns the current Chrome for the session of an entry, or for no entry with nil, and launches one if
+	// necessary.
+	Chrome func(ctx context.Context, e *Entry) (*virtual.Browser, Use, error)
+	// Spare, if not nil, returns a session that was made in advance, for an entry of which nothing is saved.
+	Spare func(ctx context.Context, e *Entry) (*virtual.Session, Use, error)
 	// Defaults is what sessions are like that New has not created.
 	Defaults Wanted
 	// MakeDir returns a directory of this program, which nobody else may read. With Saves, sessions are saved there;
@@ -60,6 +58,13 @@ type Fleet struct {
 	closed   bool
 	running  sync.WaitGroup
 	events   history.Log[Event]
+	begin    func(context.Context, *Entry, *virtual.Saved) (Session, Use, error) // set by tests
+}
+
+// Use keeps a Chrome for a session.
+type Use struct {
+	Opened func()      // is called when the session has been made, or could not be; nil: nobody wants to know
+	Ended  func(error) // is called when the session has ended, with the error of its end
 }
 
 // isDefault reports whether a session has the browser's profile.
@@ -127,11 +132,11 @@ func (f *Fleet) Use(ctx context.Context, k Key) (s *virtual.Session, done func()
 	if err != nil {
 		return nil, nil, err
 	}
-	return virtualOf(used), e.Leave, nil
+	return VirtualOf(used), e.Leave, nil
 }
 
-// virtualOf returns the virtual browser of a session.
-func virtualOf(s Session) *virtual.Session {
+// VirtualOf returns the virtual browser of a session.
+func VirtualOf(s Session) *virtual.Session {
 	if n, ok := s.(*needing); ok {
 		s = n.Session
 	}
@@ -155,7 +160,7 @@ func (f *Fleet) Attach(ctx context.Context, r api.AttachRequest) (any, error) {
 	if s == nil {
 		return nil, e.NotOpen()
 	}
-	return virtualOf(s).Taken(r), nil
+	return VirtualOf(s).Taken(r), nil
 }
 
 func errNone(name string) error {

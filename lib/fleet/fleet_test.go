@@ -58,20 +58,20 @@ func (f *fake) End(context.Context) error {
 	return nil
 }
 
-func (f *fakes) open(ctx context.Context, e *Entry, from *virtual.Saved) (Session, error) {
+func (f *fakes) begin(ctx context.Context, e *Entry, from *virtual.Saved) (Session, Use, error) {
 	select {
 	case <-time.After(f.takes):
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, Use{}, ctx.Err()
 	}
 	if f.err != nil {
-		return nil, f.err
+		return nil, Use{}, f.err
 	}
 	s := &fake{key: e.Key, settings: e.wanted, from: from, done: make(chan struct{}), fakes: f}
 	s.used.Store(time.Now().UnixNano())
 	f.made = append(f.made, s)
 	f.held.Add(1)
-	return &needing{s, func() { f.held.Add(-1) }}, nil
+	return s, Use{Ended: func(error) { f.held.Add(-1) }}, nil
 }
 
 // withFleet runs a test with a fleet of fake sessions, in a bubble of its own.
@@ -79,7 +79,7 @@ func withFleet(t *testing.T, do func(t *testing.T, g *Fleet, f *fakes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: time.Second}
-		g := &Fleet{Open: f.open, Log: slog.New(slog.DiscardHandler), Noun: "session",
+		g := &Fleet{begin: f.begin, Log: slog.New(slog.DiscardHandler), Noun: "session",
 			Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Minute, Max: 3}}
 		do(t, g, f)
 		g.Close()

@@ -1,12 +1,14 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"btools/lib/control"
 	"btools/lib/downloads"
 	"btools/lib/fleet/book"
 	"btools/lib/logins"
@@ -18,6 +20,7 @@ import (
 type Wanted struct {
 	settings.Settings
 	States *logins.Store // store of the user who names the state; nil without one
+	Login  *logins.State // the state, if it has been read; nil: it is read for each new session
 	Tell   func(Event)   // takes the events of the session, without waiting or calling the fleet; nil: the fleet has them
 }
 
@@ -36,35 +39,83 @@ const (
 // needing is a session that has its Chrome kept until it ends.
 type needing struct {
 	Session
-	release func()
+	chrome Use
 }
 
 func (n *needing) End(ctx context.Context) error {
-	defer n.release()
-	return n.Session.End(ctx)
+	err := n.Session.End(ctx)
+	n.chrome.Ended(err)
+	return err
 }
 
-// open opens the session of an entry on the current Chrome, with what was saved unless that is nil. If the context
-// ends, nobody needs it any more.
+// open opens the session of an entry, with what was saved unless that is nil. If the context ends, nobody needs it any
+// more. A session is returned with an error if it has to be ended.
 func (f *Fleet) open(ctx context.Context, e *Entry, from *virtual.Saved) (Session, error) {
-	if f.Open != nil {
-		return f.Open(ctx, e, from)
+	begin := f.begin
+	switch {
+	case begin != nil:
+	case from == nil && f.Spare != nil:
+		begin = f.takeSpare
+	default:
+		begin = f.onChrome
 	}
-	if err := f.place(e); err != nil {
+	s, chrome, err := begin(ctx, e, from)
+	if s == nil {
 		return nil, err
+	}
+	return &needing{s, chrome}, err
+}
+
+// takeSpare gives an entry a session that was made in advance.
+func (f *Fleet) takeSpare(ctx context.Context, e *Entry, _ *virtual.Saved) (Session, Use, error) {
+	s, chrome, err := f.Spare(ctx, e)
+	if err != nil {
+		return nil, Use{}, err
+	}
+	if before := e.setFiles(s.Downloads()); before != nil {
+		before.Close() // what cannot be deleted goes with the program
+	}
+	return s, chrome, cmp.Or(e.claimFiles(), e.logIn(s))
+}
+
+// restoreTimeout bounds how long the cookies of a state take.
+const restoreTimeout = 30 * time.Second
+
+// logIn gives the state that an entry starts with to a session before its first use.
+func (e *Entry) logIn(s *virtual.Session) error {
+	if e.wanted.Login == nil {
+		return nil
+	}
+	// The request that is first may end before the others.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), restoreTimeout,
+		fmt.Errorf("no answer within %v", restoreTimeout))
+	defer cancel()
+	if err := s.Restore(ctx, e.wanted.State, e.wanted.Login); err != nil {
+		return control.Errorf(control.Failed, "cannot start with the state %q: %v", e.wanted.State, err)
+	}
+	return nil
+}
+
+// onChrome makes a session of an entry on the current Chrome.
+func (f *Fleet) onChrome(ctx context.Context, e *Entry, from *virtual.Saved) (Session, Use, error) {
+	if err := f.place(e); err != nil {
+		return nil, Use{}, err
 	}
 	o, err := e.options(from)
 	if err != nil {
-		return nil, err
+		return nil, Use{}, err
 	}
 	for try := 1; ; try++ {
-		b, release, err := f.Chrome(ctx)
+		b, chrome, err := f.Chrome(ctx, e)
 		if err != nil {
-			return nil, err
+			return nil, Use{}, err
 		}
 		s, err := b.NewSession(ctx, o)
+		if chrome.Opened != nil {
+			chrome.Opened()
+		}
 		if err == nil {
-			return &needing{s, release}, nil
+			return s, chrome, nil
 		}
 		died := false
 		select {
@@ -73,16 +124,20 @@ func (f *Fleet) open(ctx context.Context, e *Entry, from *virtual.Saved) (Sessio
 		case <-ctx.Done():
 		case <-time.After(deathTimeout):
 		}
-		release()
+		chrome.Ended(nil)
 		if !died || try == attempts {
-			return nil, err
+			if from != nil {
+				err = fmt.Errorf("cannot restore the hibernated session: %w", err)
+			}
+			return nil, Use{}, err
 		}
 	}
 }
 
-// options returns the options of a new session, or of one that was saved. The state is read anew for each new session.
+// options returns the options of a new session, or of one that was saved.
 func (e *Entry) options(from *virtual.Saved) (virtual.Options, error) {
-	o := virtual.Options{Settings: e.wanted.Settings, DefaultContext: e.Profile, Files: e.Files(), Keep: e.Keeps}
+	o := virtual.Options{Settings: e.wanted.Settings, DefaultContext: e.Profile, Files: e.Files(), Keep: e.Keeps,
+		Login: e.wanted.Login}
 	var err error
 	switch {
 	case from != nil:
@@ -90,16 +145,14 @@ func (e *Entry) options(from *virtual.Saved) (virtual.Options, error) {
 		if snapshot, err = from.Load(); err == nil {
 			o.Login, o.Tabs, o.Emulated = snapshot.State, snapshot.Tabs, snapshot.Emulated
 		}
-		return o, err
-	case e.wanted.State == "":
-		return o, nil
+	case o.Login == nil && o.State != "":
+		o.Login, err = e.wanted.States.Load(o.State)
 	}
-	o.Login, err = e.wanted.States.Load(e.wanted.State)
 	return o, err
 }
 
 // place opens what belongs to the address of an entry, whose sessions come and go: its trace, and the directory of its
-// downloads.
+// downloads, unless it has one from an entry before.
 func (f *Fleet) place(e *Entry) (err error) {
 	if e.isPlaced {
 		return nil
@@ -107,12 +160,14 @@ func (f *Fleet) place(e *Entry) (err error) {
 	if f.OpenTrace != nil {
 		e.trace, err = f.OpenTrace(e.Name, e.wanted.Settings)
 	}
-	if err == nil && f.Downloads && !(f.Foreign && e.Profile) {
-		var files *downloads.Files
+	files := e.Files()
+	if err == nil && files == nil && f.Downloads && !(f.Foreign && e.Profile) {
 		if files, err = f.NewFiles(e.wanted.DownloadLimit); err == nil {
-			e.SetFiles(files)
-			err = e.ClaimFiles()
+			e.setFiles(files)
 		}
+	}
+	if err == nil {
+		err = e.claimFiles()
 	}
 	e.isPlaced = err == nil
 	return err
@@ -130,14 +185,18 @@ func (f *Fleet) NewFiles(limit int64) (*downloads.Files, error) {
 	return downloads.New(downloads.Options{Dir: at, Limit: limit})
 }
 
-// ClaimFiles says that the downloads of an entry are its own: it tells of them, and the settings say where they are
-// kept.
-func (e *Entry) ClaimFiles() error {
+// claimFiles says that the downloads of an entry are its own, if it has any: it tells of them, and the settings say
+// where they are kept.
+func (e *Entry) claimFiles() error {
+	files := e.Files()
+	if files == nil {
+		return nil
+	}
 	keep := e.wanted.Downloads
 	if keep != "" {
 		keep = filepath.Join(keep, e.Name)
 	}
-	return e.Files().Claim(e.Name, keep, e.tellDownload)
+	return files.Claim(e.Name, keep, e.tellDownload)
 }
 
 // tellDownload tells that a download has begun or ended.
@@ -152,8 +211,8 @@ func (e *Entry) Files() *downloads.Files {
 	return e.files
 }
 
-// SetFiles makes downloads those of an entry, which closes them at its end, and returns those that it had; nil: none.
-func (e *Entry) SetFiles(files *downloads.Files) (before *downloads.Files) {
+// setFiles makes downloads those of an entry, which closes them at its end, and returns those that it had; nil: none.
+func (e *Entry) setFiles(files *downloads.Files) (before *downloads.Files) {
 	e.fleet.mu.Lock()
 	defer e.fleet.mu.Unlock()
 	before, e.files = e.files, files

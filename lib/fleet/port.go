@@ -90,17 +90,17 @@ func (f *Fleet) answer(w http.ResponseWriter, r *http.Request, k Key, d front.De
 		case err != nil:
 			return nil, nil, nil, err
 		}
-		return virtualOf(s), e.trace, e.Leave, nil
+		return VirtualOf(s), e.trace, e.Leave, nil
 	})
 }
 
 // answerShared answers requests whose answer is the same for all sessions.
 func (f *Fleet) answerShared(w http.ResponseWriter, r *http.Request, d front.DevTools) error {
-	b, release, err := f.Chrome(r.Context())
+	b, chrome, err := f.Chrome(r.Context(), nil)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer chrome.Ended(nil)
 	if d.Endpoint == front.Protocol {
 		return front.ServeProtocol(w, r, b.Addr())
 	}

@@ -36,7 +36,9 @@ func serve(t *testing.T) (*Fleet, string) {
 	t.Helper()
 	b := openChrome(t)
 	g := &Fleet{Policy: book.Policy{Grace: 10 * time.Second, Idle: time.Hour, Max: 10},
-		Chrome: func(context.Context) (*virtual.Browser, func(), error) { return b, func() {}, nil }}
+		Chrome: func(context.Context, *Entry) (*virtual.Browser, Use, error) {
+			return b, Use{Ended: func(error) {}}, nil
+		}}
 	server := httptest.NewServer(&front.Front{Routes: []front.Route{{Answer: g.Answer}},
 		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(server.Close)

@@ -5,7 +5,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/pool/share"
+	"btools/lib/fleet"
 	"btools/lib/virtual"
 )
 
@@ -30,9 +30,9 @@ func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) 
 		}
 		done()
 	}
-	s, ok := l.entry.Open().(*share.Session)
-	if !ok {
+	s := l.entry.Open()
+	if s == nil {
 		return nil, l.entry.NotOpen()
 	}
-	return s.Taken(r), nil
+	return fleet.VirtualOf(s).Taken(r), nil
 }

@@ -20,15 +20,6 @@ func errNoDownloads(why string) error {
 	return e
 }
 
-// filesOpener returns what opens the downloads of a session; nil: its browser
-// cannot write to a directory of ours.
-func (g *group) filesOpener() func() (*downloads.Files, error) {
-	if !g.fleet.Downloads {
-		return nil
-	}
-	return func() (*downloads.Files, error) { return g.fleet.NewFiles(g.set.DownloadLimit) }
-}
-
 // downloadsOfHibernated returns the downloads of a lease that is hibernated;
 // false: it is not.
 func (v *Service) downloadsOfHibernated(id string) (*downloads.Files, bool) {

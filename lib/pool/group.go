@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"btools/lib/fleet"
-	"btools/lib/pool/share"
 	"btools/lib/settings"
 	"btools/lib/wait"
 )
@@ -24,8 +23,9 @@ type group struct {
 	slots    []*slot         // without retired ones
 	leases   int             // of its instances, including retired ones
 	leased   int             // instances in slots that are leased
-	chrome   *share.Chrome   // takes new leases; nil if there is none
-	draining []*share.Chrome // end with their last lease
+	ahead    int             // leases for which a session is made before they are used
+	chrome   *fleet.Chrome   // takes new leases; nil if there is none
+	draining []*fleet.Chrome // end with their last lease
 	needed   bool            // a lease or request needs a browser and there is none
 	// mayReplace says that a successor has not failed since the last health check.
 	mayReplace bool
@@ -101,11 +101,9 @@ func (g *group) setLocked(state string) {
 	g.changed.Wake()
 }
 
-// spareCountLocked returns how many spare sessions the browser should have.
-func (g *group) spareCountLocked() int { return min(len(g.slots)-g.leased, g.set.Spares) }
-
+// setSparesLocked sets how many sessions the browser has in advance: for new leases, and for those that have not been used.
 func (g *group) setSparesLocked() {
 	if g.chrome != nil {
-		g.chrome.SetSpares(g.spareCountLocked())
+		g.chrome.SetSpares(min(len(g.slots)-g.leased, g.set.Spares) + g.ahead)
 	}
 }

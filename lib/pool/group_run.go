@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"btools/lib/exit"
+	"btools/lib/fleet"
 	"btools/lib/fleet/supply"
-	"btools/lib/pool/share"
 	"btools/lib/record"
 	"btools/lib/settings"
 	"btools/lib/sibling"
-	"btools/lib/virtual"
 )
 
 // launch launches the first browser, now or when a lease or a request needs it.
@@ -65,7 +64,7 @@ func (g *group) waitUntilNeeded() {
 }
 
 // startChrome starts to launch a browser to share.
-func (g *group) startChrome() *share.Chrome {
+func (g *group) startChrome() *fleet.Chrome {
 	v := g.service
 	began := time.Now()
 	var b *sibling.Browser
@@ -81,7 +80,7 @@ func (g *group) startChrome() *share.Chrome {
 		}
 		return b, nil
 	}
-	return share.Start(supply.Spec{Launch: launch, Log: g.log,
+	return g.fleet.Share(supply.Spec{Launch: launch, Log: g.log,
 		Idle:   supply.Idle{Timeout: g.set.Idle, ByConnections: g.set.IdleBy == settings.Connections},
 		Health: supply.Health{Interval: g.set.HealthInterval, Timeout: g.set.HealthTimeout, Checked: g.checked},
 		Launched: func(err error) {
@@ -92,12 +91,12 @@ func (g *group) startChrome() *share.Chrome {
 		},
 		Running: func() {
 			g.log.Info("launched a browser to share", "id", b.Instance.ID, "took_ms", time.Since(began).Milliseconds())
-		}}, virtual.Options{Settings: g.set, Keep: v.Dir != nil}, g.filesOpener())
+		}}, g.set)
 }
 
 // activate makes a browser take new leases, and gives it to the leases whose
 // browser has ended.
-func (g *group) activate(c *share.Chrome) {
+func (g *group) activate(c *fleet.Chrome) {
 	v := g.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -108,8 +107,8 @@ func (g *group) activate(c *share.Chrome) {
 	}
 	g.hadBrowser = true
 	for _, l := range v.leases {
-		if l.slot.group == g && !l.seat.IsLive() && !l.isHibernated() && !l.loseLocked("is gone") {
-			g.takeSeatLocked(l, true)
+		if l.slot.group == g && !l.on.IsLive() && !l.isHibernated() && !l.loseLocked("is gone") {
+			g.useLocked(l, true)
 		}
 	}
 	g.setSparesLocked()
@@ -125,9 +124,9 @@ func (g *group) lostLocked(what, next string) {
 
 // notifyHoldersLocked tells each holder what the end of this browser cost it, and what
 // happens then; hibernated sessions lose nothing.
-func (g *group) notifyHoldersLocked(c *share.Chrome, what, then string) {
+func (g *group) notifyHoldersLocked(c *fleet.Chrome, what, then string) {
 	for _, l := range g.service.leases {
-		if l.slot.group == g && !l.isHibernated() && (l.seat.On(c) || !l.seat.IsLive()) && !l.loseLocked(what) {
+		if l.slot.group == g && !l.isHibernated() && (l.on == c || !l.on.IsLive()) && !l.loseLocked(what) {
 			l.slot.notifyHolderLocked("%s%s", what, then)
 		}
 	}
@@ -139,7 +138,7 @@ func (g *group) watch(bool) reason {
 	v.mu.Lock()
 	c := g.chrome
 	v.mu.Unlock()
-	var next *share.Chrome // launched to replace it
+	var next *fleet.Chrome // launched to replace it
 	var ready <-chan struct{}
 	defer func() {
 		if next != nil {
@@ -188,7 +187,7 @@ func (g *group) watch(bool) reason {
 }
 
 // ended notes that a browser has ended, and returns why.
-func (g *group) ended(c *share.Chrome) reason {
+func (g *group) ended(c *fleet.Chrome) reason {
 	why := c.Cause()
 	if why == supply.Unused {
 		g.log.Info("the browser " + idleText(g.set))
@@ -227,7 +226,7 @@ func (g *group) checked(of *supply.Chrome) {
 }
 
 // drain makes a browser end with its last lease.
-func (g *group) drain(c *share.Chrome) {
+func (g *group) drain(c *fleet.Chrome) {
 	v := g.service
 	v.mu.Lock()
 	g.draining = append(g.draining, c)
@@ -240,7 +239,7 @@ func (g *group) drain(c *share.Chrome) {
 		}
 		what, then := "", ""
 		switch why := c.Cause(); why {
-		case nil, share.Drained:
+		case nil, fleet.Drained:
 		case supply.Unused:
 			what, then = idleText(g.set), "; the next connection has another one"
 		default:
@@ -252,7 +251,7 @@ func (g *group) drain(c *share.Chrome) {
 }
 
 // endBrowser stops a browser and notifies the holders.
-func (g *group) endBrowser(c *share.Chrome, what, then string) {
+func (g *group) endBrowser(c *fleet.Chrome, what, then string) {
 	v := g.service
 	v.mu.Lock()
 	if what != "" && (g.chrome == c || slices.Contains(g.draining, c)) {
@@ -261,13 +260,13 @@ func (g *group) endBrowser(c *share.Chrome, what, then string) {
 	if g.chrome == c {
 		g.chrome = nil
 	}
-	g.draining = slices.DeleteFunc(g.draining, func(o *share.Chrome) bool { return o == c })
+	g.draining = slices.DeleteFunc(g.draining, func(o *fleet.Chrome) bool { return o == c })
 	v.mu.Unlock()
 	c.Close()
 }
 
 // replaceAll stops all browsers of the group at once.
-func (g *group) replaceAll(c *share.Chrome) {
+func (g *group) replaceAll(c *fleet.Chrome) {
 	v := g.service
 	v.mu.Lock()
 	all := append(slices.Clone(g.draining), c)

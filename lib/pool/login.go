@@ -3,12 +3,10 @@ package pool
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"btools/lib/control"
 	"btools/lib/logins"
 	"btools/lib/settings"
-	"btools/lib/virtual"
 )
 
 // login is the state with which the sessions of a lease start. The lease reads
@@ -20,9 +18,6 @@ type login struct {
 
 // inline is the name of a state that a request itself has.
 const inline = "(inline)"
-
-// restoreTimeout bounds how long the cookies of a state take.
-const restoreTimeout = 30 * time.Second
 
 // loadLogin reads the state of a request, or of its pool; nil: there is none.
 func (v *Service) loadLogin(r Request) (*login, error) {
@@ -75,21 +70,6 @@ func (p *pool) whyNoStateLocked(instance string) string {
 		}
 	}
 	return ""
-}
-
-// apply gives the state to a session, before its first use.
-func (g *login) apply(s *virtual.Session) error {
-	if g == nil {
-		return nil
-	}
-	// The request that is first may end before the others.
-	ctx, cancel := context.WithTimeoutCause(context.Background(), restoreTimeout,
-		fmt.Errorf("no answer within %v", restoreTimeout))
-	defer cancel()
-	if err := s.Restore(ctx, g.name, g.state); err != nil {
-		return control.Errorf(control.Failed, "cannot start with the state %q: %v", g.name, err)
-	}
-	return nil
 }
 
 // stateName returns the name of the state; "": there is none.

@@ -157,11 +157,14 @@ func (v *Service) usageOf(pool string) (r usage) {
 			chromes = append(slices.Clone(chromes), g.chrome)
 		}
 		r.memory += g.memory
+		for _, l := range v.leases {
+			if l.slot.group == g && !l.isHibernated() {
+				r.leased++
+			}
+		}
 		for _, c := range chromes {
-			leased, spare := c.Count()
 			r.browsers++
-			r.leased += leased
-			r.spare += spare
+			r.spare += c.Spares()
 		}
 	}
 	for _, s := range proxied {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"btools/lib/exit"
+	"btools/lib/fleet"
 	"btools/lib/fleet/supply"
 	"btools/lib/record"
 	"btools/lib/sibling"
@@ -22,7 +23,7 @@ var errBiDi = &exit.Error{
 
 // chrome returns the browser for sessions and launches it if necessary. It
 // counts as used until release is called.
-func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release func(), err error) {
+func (p *Proxy) chrome(ctx context.Context, _ *fleet.Entry) (browser *virtual.Browser, u fleet.Use, err error) {
 	b := &p.backend
 	failed := p.try(ctx, b.epochAt(time.Now()), func(g *generation) (opened error) {
 		if g.Browser.Instance.Protocol == record.BiDi {
@@ -31,11 +32,11 @@ func (p *Proxy) chrome(ctx context.Context) (browser *virtual.Browser, release f
 		}
 		if browser, opened = g.Sessions(ctx); opened == nil {
 			g.Hold()
-			release = g.Release
+			u.Ended = func(error) { g.Release() }
 		}
 		return opened
 	})
-	return browser, release, cmp.Or(failed, err)
+	return browser, u, cmp.Or(failed, err)
 }
 
 // openPort opens a browser that has a debugging port, and warns of what remains open by

@@ -108,23 +108,23 @@ const openBound = 15 * time.Second
 
 // chrome returns the browser for sessions. It is opened for the first, and for
 // the next one if that has failed.
-func (j *joined) chrome(context.Context) (*virtual.Browser, func(), error) {
+func (j *joined) chrome(context.Context, *fleet.Entry) (*virtual.Browser, fleet.Use, error) {
 	j.opening.Lock()
 	defer j.opening.Unlock()
 	if j.browser != nil {
-		return j.browser, func() {}, nil
+		return j.browser, fleet.Use{Ended: func(error) {}}, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), openBound, hub.ErrTimeout)
 	defer cancel()
 	if err := j.upstream.Open(ctx); err != nil {
-		return nil, nil, err
+		return nil, fleet.Use{}, err
 	}
 	browser, err := virtual.OpenOn(ctx, virtual.BySockets(j.upstream), j.sessions.Log)
 	if err != nil {
-		return nil, nil, err
+		return nil, fleet.Use{}, err
 	}
 	j.browser = browser
-	return browser, func() {}, nil
+	return browser, fleet.Use{Ended: func(error) {}}, nil
 }
 
 // close ends the browser after its link has ended. Its clients learn why from

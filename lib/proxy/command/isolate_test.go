@@ -30,7 +30,9 @@ func TestStateOfANewSession(t *testing.T) {
 	launched := control.Errorf(control.Failed, "the browser is launched")
 	g := &fleet.Fleet{Policy: book.Policy{Max: 10},
 		Defaults: fleet.Wanted{Settings: settings.Settings{State: "theirs"}, States: own},
-		Chrome:   func(context.Context) (*virtual.Browser, func(), error) { return nil, nil, launched }}
+		Chrome: func(context.Context, *fleet.Entry) (*virtual.Browser, fleet.Use, error) {
+			return nil, fleet.Use{}, launched
+		}}
 	s := &service{proxy: &proxy.Proxy{Sessions: g}, states: remote.NewServer(own, nil)}
 	for _, x := range []struct {
 		uid          int

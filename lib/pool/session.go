@@ -9,15 +9,15 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/fleet"
 	"btools/lib/fleet/book"
-	"btools/lib/pool/share"
 	"btools/lib/virtual"
 )
 
-// seating is what the lease of a shared browser has of it. Its entry in the book of
+// seating is what the lease of a shared browser has of it. Its entry in the fleet of
 // the group stays as its sessions come and go, in whichever browser there is.
 type seating struct {
-	entry *fleet.Entry // nil: the lease has a browser to itself
-	seat  *share.Seat  // nil: none yet
+	entry *fleet.Entry  // nil: the lease has a browser to itself
+	on    *fleet.Chrome // the browser of which the lease is a use; nil: none yet
+	ahead bool          // a session is made for it before it is used
 }
 
 // maxRequests limits the open requests and WebSockets of a lease.
@@ -28,36 +28,54 @@ const sessionTimeout = 30 * time.Second
 
 // newFleet returns the fleet of the leases of a group.
 func (g *group) newFleet() *fleet.Fleet {
-	f := &fleet.Fleet{Log: g.log, Noun: "lease", Policy: book.Policy{MaxUsers: maxRequests}, Open: g.openSession}
+	f := &fleet.Fleet{Log: g.log, Noun: "lease", Policy: book.Policy{MaxUsers: maxRequests}, Chrome: g.browserFor,
+		Spare: g.spareFor}
 	if dir := g.service.Dir; dir != nil {
 		f.MakeDir, f.Saves, f.Downloads, f.Hibernate = dir.Make, true, !g.set.WSLWindows, g.set.Hibernate
 	}
 	return f
 }
 
-// startLeaseLocked takes a seat for a new lease. Its session is opened when it is used,
+// startLeaseLocked begins a new lease. Its session is opened when it is used,
 // from what was kept for it, unless that is nil.
 func (g *group) startLeaseLocked(l *lease, from *fleet.Kept) {
 	g.leases++
 	g.leased++
-	l.entry = g.fleet.Hold(l.id, fleet.Wanted{Settings: g.set, Tell: l.tell}, from, l.slot.lastPagesClosed)
-	g.takeSeatLocked(l, from == nil)
+	w := fleet.Wanted{Settings: g.set, Tell: l.tell}
+	if w.State = ""; l.login != nil {
+		w.State, w.Login = l.login.name, l.login.state
+	}
+	l.entry = g.fleet.Hold(l.id, w, from, l.slot.lastPagesClosed)
+	g.useLocked(l, from == nil)
 	if g.replaceReasonLocked() != (grounds{}) {
 		g.wake()
 	}
 }
 
-// takeSeatLocked takes a seat on the current browser. If there is none, the
-// lease gets one when the next browser is activated. With ahead, a session is made
+// useLocked makes a lease a use of the current browser, of the next one if there is none. With ahead, a session is made
 // before the lease is used.
-func (g *group) takeSeatLocked(l *lease, ahead bool) {
+func (g *group) useLocked(l *lease, ahead bool) {
 	if g.chrome == nil {
 		g.needed = true
 		g.wake()
 		return
 	}
-	l.seat = g.chrome.TakeSeat(ahead, g.spareCountLocked())
+	l.on = g.chrome
 	g.uses++
+	g.setAheadLocked(l, ahead)
+	g.setSparesLocked()
+}
+
+// setAheadLocked says whether a session is made for a lease before it is used.
+func (g *group) setAheadLocked(l *lease, ahead bool) {
+	if l.ahead == ahead {
+		return
+	}
+	if l.ahead = ahead; ahead {
+		g.ahead++
+	} else {
+		g.ahead--
+	}
 }
 
 // endSessionLocked ends the session of a lease. With keeps, what is saved is kept for the
@@ -72,15 +90,13 @@ func (l *lease) endSessionLocked(keeps bool) {
 	l.slot.lastPagesClosed = over
 }
 
-// endLeaseLocked releases the seat of a lease that has ended.
+// endLeaseLocked notes that a lease has ended.
 func (g *group) endLeaseLocked(l *lease) {
 	g.leases--
 	if !l.slot.retired {
 		g.leased--
 	}
-	if l.seat != nil {
-		l.seat.Release(g.spareCountLocked())
-	}
+	g.setAheadLocked(l, false)
 	g.setSparesLocked()
 	if g.replaceReasonLocked() != (grounds{}) {
 		g.wake()
@@ -99,11 +115,10 @@ func (g *group) replaceSessionLocked(s *slot) {
 		g.forceReplace = g.state == Failed
 		g.wake()
 		return
-	case l == nil || l.seat == nil:
+	case l == nil || l.on == nil:
 		return // the next lease gets a fresh session anyway
 	default:
-		l.seat.Release(g.spareCountLocked())
-		g.takeSeatLocked(l, true)
+		g.useLocked(l, true)
 	}
 	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 	g.restartedLocked(asked, s)
@@ -132,59 +147,11 @@ func (v *Service) useSession(ctx context.Context, id string) (*virtual.Session, 
 	case err != nil:
 		return nil, nil, err
 	}
-	s := used.(*share.Session)
-	done := s.Use()
-	return s.Session, func() { done(); l.entry.Leave() }, nil
-}
-
-// openSession opens the session of a lease on a browser, for which it waits.
-func (g *group) openSession(ctx context.Context, e *fleet.Entry, from *virtual.Saved) (fleet.Session, error) {
-	v := g.service
 	v.mu.Lock()
-	l := v.leases[e.Name]
+	c := l.on
 	v.mu.Unlock()
-	if l == nil {
-		return nil, errLeaseEnded(e.Name)
-	}
-	for {
-		seat, err := v.waitForSeat(ctx, l, from != nil)
-		if err != nil {
-			return nil, err
-		}
-		s, err := seat.Open(ctx, from, e.Files(), l.login.stateName())
-		switch {
-		case err == nil:
-			return s, l.begin(e, s.Session, from != nil)
-		case !errors.Is(err, share.ErrGone):
-			return nil, err
-		} // else waitForSeat returns the reason, or a seat on another browser
-	}
-}
-
-// begin makes a session the lease's: so are its downloads, and it starts with the
-// lease's state.
-func (l *lease) begin(e *fleet.Entry, s *virtual.Session, restored bool) error {
-	v, files := l.slot.service, s.Downloads()
-	if !restored {
-		if old := e.SetFiles(files); old != nil {
-			old.Close() // what cannot be deleted goes with the program
-		}
-	}
-	v.mu.Lock()
-	ended := v.leases[l.id] != l
-	v.mu.Unlock()
-	if ended {
-		return errLeaseEnded(l.id) // its downloads may be another one's by now
-	}
-	if files != nil {
-		if err := e.ClaimFiles(); err != nil {
-			return err
-		}
-	}
-	if restored {
-		return nil
-	}
-	return l.login.apply(s)
+	c.Hold()
+	return fleet.VirtualOf(used), func() { c.Release(); l.entry.Leave() }, nil
 }
 
 // tell records what has become of the lease's session. It takes no lock but that of the
@@ -233,25 +200,61 @@ func errLeaseEnded(id string) error {
 	return control.Errorf(control.LeaseEnded, "the lease %s has ended", printable(id))
 }
 
-// waitForSeat waits until a lease has a seat on a running browser.
-func (v *Service) waitForSeat(ctx context.Context, l *lease, restores bool) (*share.Seat, error) {
-	g := l.slot.group
+// spareFor returns a session for the lease of an entry, on a browser for which it waits.
+func (g *group) spareFor(ctx context.Context, e *fleet.Entry) (*virtual.Session, fleet.Use, error) {
+	for {
+		c, err := g.await(ctx, e.Name, false)
+		if err != nil {
+			return nil, fleet.Use{}, err
+		}
+		s, err := c.Take(ctx)
+		if err == nil {
+			return s, fleet.Use{Ended: c.Ended}, nil
+		}
+		c.Ended(nil)
+		if !errors.Is(err, fleet.ErrGone) {
+			return nil, fleet.Use{}, err
+		}
+	}
+}
+
+// browserFor returns the browser for the lease of an entry that was saved, for which it waits.
+func (g *group) browserFor(ctx context.Context, e *fleet.Entry) (*virtual.Browser, fleet.Use, error) {
+	for {
+		c, err := g.await(ctx, e.Name, true)
+		if err != nil {
+			return nil, fleet.Use{}, err
+		}
+		b, err := c.Sessions(ctx)
+		if err == nil && c.Enter() { // one that waits for its session needs the browser, too
+			return b, fleet.Use{Opened: func() { c.NoteUse(); c.Leave() }, Ended: c.Ended}, nil
+		}
+		if c.Ended(nil); c.IsLive() {
+			return nil, fleet.Use{}, err
+		}
+	}
+}
+
+// await waits until there is a browser for the session of a lease, which it admits.
+func (g *group) await(ctx context.Context, id string, restores bool) (*fleet.Chrome, error) {
+	v := g.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for {
-		if v.leases[l.id] != l {
-			return nil, errLeaseEnded(l.id)
+		l := v.leases[id]
+		if l == nil {
+			return nil, errLeaseEnded(id)
 		}
-		if l.seat.IsLive() {
-			return l.seat, nil
-		}
-		if g.chrome.IsLive() {
-			again := !restores && l.seat.On(g.chrome) // a client has closed the session before
-			l.seat = g.chrome.TakeSeat(false, g.spareCountLocked())
-			if !again {
+		if c := g.chrome; c.IsLive() && c.Admit() {
+			if l.on != c || restores {
+				l.on = c
 				g.uses++
 			}
-			return l.seat, nil
+			if l.ahead {
+				c.Reserve()
+				g.setAheadLocked(l, false)
+			}
+			return c, nil
 		}
 		if now := time.Now(); g.state == Failed && (g.definite || g.demandRetryAt.Sub(now) > minRetryDelay) {
 			words := "it will not be replaced (RESTART=never)"
