@@ -106,30 +106,20 @@ func (s *bproxy) up(string, string) *Lease {
 	return s.cur
 }
 
-func (s *bproxy) acquire(ctx context.Context, _, _ string) (*Lease, error) {
-	if p := s.up("", ""); p != nil {
-		return p, nil
+func (s *bproxy) acquire(ctx context.Context, _, _ string) (p *Lease, err error) {
+	again(ctx, noticed, func() bool {
+		if p = s.up("", ""); p == nil {
+			if _, err = s.control(ctx, string(api.Launch), options.Options{}); err == nil {
+				p = s.up("", "")
+			}
+		}
+		return p != nil || err != nil
+	})
+	if p == nil {
+		err = cmp.Or(err, context.Cause(ctx), errors.New("the browser ended as soon as it was launched"))
 	}
-	for end := time.Now().Add(noticed); ; {
-		if _, err := s.control(ctx, string(api.Launch), options.Options{}); err != nil {
-			return nil, err
-		}
-		if p := s.up("", ""); p != nil {
-			return p, nil
-		}
-		if time.Now().After(end) {
-			return nil, errors.New("the browser ended as soon as it was launched")
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
+	return p, err
 }
-
-// noticed is how long a program may take to notice the end of its browser, which bmcp has seen already.
-const noticed = 5 * time.Second
 
 // control sends the proxy a request, and records the browser.
 func (s *bproxy) control(ctx context.Context, method string, o options.Options) (*record.Record, error) {
@@ -226,24 +216,18 @@ const (
 	hibernateBound = 10 * time.Second
 )
 
-func (s *bproxy) hibernate(ctx context.Context, name string) bool {
+func (s *bproxy) hibernate(ctx context.Context, name string) (rests bool) {
 	if s.own.Running() == nil {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, hibernateBound)
 	defer cancel()
-	for end := time.Now().Add(leaveBound); ; {
+	var e *control.Error
+	again(ctx, leaveBound, func() bool {
+		e = nil
 		_, err := api.Rest.Ask(ctx, s.last(), api.Of{Session: name})
-		var e *control.Error
-		switch {
-		case err == nil, errors.As(err, &e) && e.Code == control.SessionNotFound:
-			return true
-		case e == nil || e.Code != control.TryAgain || time.Now().After(end):
-			return false
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-		}
-	}
+		rests = err == nil || errors.As(err, &e) && e.Code == control.SessionNotFound
+		return e == nil || e.Code != control.TryAgain
+	})
+	return rests
 }

@@ -45,16 +45,15 @@ type hub struct {
 	work     sync.WaitGroup
 	choosing chan struct{} // full while a named browser is claimed
 
+	first wait.Starter[*claim] // of the default browser
+
 	// Under the lock of the book:
-	running bool               // follow runs
-	err     error              // why it has ended
-	at      client.Proxy       // the last hub; its HTTPURL is "" before
-	held    map[string]*claim  // by the ID that calls name; "": the default browser
-	count   int                // browsers so far
-	left    string             // why the last default browser left
-	offers  []string           // browsers that an agent has launched and nobody else claims, the last one first
-	again   context.CancelFunc // ends the request for a default browser; nil: there is none
-	changed wait.Broadcast
+	at     client.Proxy       // the last hub; its HTTPURL is "" before
+	held   map[string]*claim  // by the ID that calls name; "": the default browser
+	count  int                // browsers so far
+	left   string             // why the last default browser left
+	offers []string           // browsers that an agent has launched and nobody else claims, the last one first
+	again  context.CancelFunc // ends the request for a default browser; nil: there is none
 }
 
 // claim is a browser that has joined and that is held.
@@ -72,6 +71,13 @@ func OfHub(how Joined, idle time.Duration) *Source {
 	h := &hub{Joined: how, src: &Source{Launched: how.Launched}, held: map[string]*claim{},
 		choosing: make(chan struct{}, 1), fixed: fixed{notOurs: errNotOurs}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.first.Start = h.claimDefault
+	h.first.Gone = func(c *claim) error {
+		if wait.Closed(c.at.Died) {
+			return errNotJoined
+		}
+		return nil
+	}
 	h.src.init(Hub, h, Sharing{Settings: settings.Settings{SessionIdle: idle}})
 	how.Launched.Joined, how.Launched.Left = h.offer, h.withdraw
 	return h.src
@@ -95,60 +101,58 @@ func (h *hub) reoffer(change func()) {
 	}
 }
 
-// change calls f with the lock, and wakes the calls that wait.
+// change calls f with the lock.
 func (h *hub) change(f func()) {
 	h.src.mu.Lock()
 	defer h.src.mu.Unlock()
 	f()
-	h.changed.Wake()
-}
-
-// follow holds one browser after the other.
-func (h *hub) follow() {
-	for {
-		err := h.followOne()
-		if h.ctx.Err() != nil {
-			err = context.Cause(h.ctx)
-		}
-		if err != nil {
-			h.change(func() { h.running, h.err = false, err })
-			return
-		}
-	}
 }
 
 // hubPause is the time until the next try after a hub has ended.
 const hubPause = 200 * time.Millisecond
 
-// followOne holds a browser, the last one that an agent has launched if there is one, until it has left. It returns
-// only an error that will come again.
-func (h *hub) followOne() error {
-	at, release, err := h.Hubs.Use(h.ctx)
-	if err != nil {
-		return err
+// claimDefault waits for a browser, the last one that an agent has launched if there is one, and holds it. The one after
+// it is claimed as soon as it has left. Only an error that will come again is returned.
+func (h *hub) claimDefault() (*claim, error) {
+	for {
+		at, release, err := h.Hubs.Use(h.ctx)
+		if err != nil {
+			return nil, err
+		}
+		ctx, again := context.WithCancel(h.ctx)
+		params := api.HoldRequest{As: h.As, By: h.As}
+		h.change(func() {
+			if h.at, h.again = at, again; len(h.offers) > 0 {
+				params.Instance = h.offers[0]
+			}
+		})
+		c, err := h.hold(ctx, at, release, "", "", params)
+		again()
+		h.change(func() { h.again = nil })
+		switch {
+		case err == nil:
+			h.do(func() {
+				<-c.at.Died
+				h.first.Get(h.ctx)
+			})
+			return c, nil
+		case h.ctx.Err() != nil, errors.As(err, new(*control.Error)):
+			return nil, err
+		}
+		select { // the hub has ended, or another browser is to be claimed
+		case <-time.After(hubPause):
+		case <-h.ctx.Done():
+		}
 	}
-	ctx, again := context.WithCancel(h.ctx)
-	defer again()
-	params := api.HoldRequest{As: h.As, By: h.As}
+}
+
+// do runs f in a goroutine that close waits for. It does nothing after close.
+func (h *hub) do(f func()) {
 	h.change(func() {
-		if h.at, h.again = at, again; len(h.offers) > 0 {
-			params.Instance = h.offers[0]
+		if h.ctx.Err() == nil {
+			h.work.Go(f)
 		}
 	})
-	c, err := h.hold(ctx, at, release, "", "", params)
-	h.change(func() { h.again = nil })
-	switch {
-	case err == nil:
-		<-c.at.Died
-		return nil
-	case errors.As(err, new(*control.Error)):
-		return err
-	}
-	select { // the hub has ended, or another browser is to be claimed
-	case <-time.After(hubPause):
-	case <-h.ctx.Done():
-	}
-	return nil
 }
 
 // hold claims a browser and returns the claim, which lasts until the browser has left or is freed. It releases the hub
@@ -193,7 +197,6 @@ func (h *hub) hold(ctx context.Context, at client.Proxy, release func(), key, se
 		c.at.replaced = fmt.Sprintf("the browser had left (%s), and one has joined since", h.left)
 	}
 	h.held[key] = c
-	h.changed.Wake()
 	h.work.Go(func() {
 		left, err := api.Watch.Ask(follow, conn, api.WatchRequest{Of: api.Of{Instance: i.ID}})
 		if err != nil {
@@ -214,60 +217,27 @@ func (h *hub) hold(ctx context.Context, at client.Proxy, release func(), key, se
 	return c, nil
 }
 
-// defaultLocked returns the lease of the default browser; nil: there is none.
-func (h *hub) defaultLocked() *Lease {
-	if c := h.held[""]; c != nil {
-		return c.at
-	}
-	return nil
-}
-
 func (h *hub) browserAt(as string) Browser {
 	at := h.at.HTTPURL + "/session/" + as
 	return Browser{HTTPURL: at, WSURL: "ws" + strings.TrimPrefix(at, "http") + "/devtools/browser"}
 }
 
-// await calls done with the lock at each change, until it returns true or no browser can join.
-func (h *hub) await(ctx context.Context, done func() bool) error {
-	for started := false; ; {
-		h.src.mu.Lock()
-		if done() {
-			h.src.mu.Unlock()
-			return nil
-		}
-		if !h.running && started {
-			defer h.src.mu.Unlock()
-			return h.err
-		}
-		if !h.running && h.ctx.Err() == nil {
-			h.running, started = true, true
-			h.work.Go(h.follow)
-		}
-		changed := h.changed.Next()
-		h.src.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-h.ctx.Done():
-			return ErrEnded
-		}
-	}
-}
-
-func (h *hub) acquire(ctx context.Context, instance, session string) (at *Lease, err error) {
+func (h *hub) acquire(ctx context.Context, instance, session string) (*Lease, error) {
 	if instance != "" {
 		return h.choose(ctx, instance, session)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, hubPatience, errNotJoined)
 	defer cancel()
-	err = h.await(ctx, func() bool { at = h.defaultLocked(); return at != nil })
-	if errors.Is(err, errNotJoined) {
+	c, err := h.first.Get(ctx)
+	switch {
+	case errors.Is(err, errNotJoined):
 		h.src.mu.Lock()
 		defer h.src.mu.Unlock()
-		err = h.missingLocked()
+		return nil, h.missingLocked()
+	case err != nil:
+		return nil, err
 	}
-	return at, err
+	return c.at, nil
 }
 
 // errNotJoined means that no browser has joined in time.
@@ -289,12 +259,19 @@ func (h *hub) missingLocked() error {
 		`. Without a person, browser_instance launches a browser.`)
 }
 
-func (h *hub) target(ctx context.Context) (b Browser, err error) {
-	err = h.await(ctx, func() bool {
-		b = h.browserAt(h.As)
-		return h.at.HTTPURL != ""
-	})
-	return b, err
+func (h *hub) target(ctx context.Context) (Browser, error) {
+	if h.last().HTTPURL == "" {
+		at, release, err := h.Hubs.Use(ctx)
+		if err != nil {
+			return Browser{}, err
+		}
+		defer release()
+		h.change(func() { h.at = at })
+		h.do(func() { h.first.Get(h.ctx) }) // the first browser is claimed as soon as it has joined
+	}
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
+	return h.browserAt(h.As), nil
 }
 
 func (h *hub) status(context.Context) (*record.Record, error) {
@@ -345,9 +322,9 @@ func (h *hub) last() client.Proxy {
 
 func (h *hub) close() {
 	h.Launched.Close()
-	h.src.mu.Lock()
-	h.stop()
-	h.src.mu.Unlock()
+	h.first.Refuse(ErrEnded)
+	h.change(h.stop)
+	h.first.Close(ErrEnded)
 	h.work.Wait()
 	h.Hubs.Close()
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"btools/lib/control/api"
@@ -51,7 +50,7 @@ func (h *hub) choose(ctx context.Context, id, session string) (_ *Lease, err err
 	h.src.mu.Unlock()
 	if next { // it is about to be the one that other calls use
 		soon, cancel := context.WithTimeout(ctx, nextBound)
-		err := h.await(soon, func() bool { return h.held[""] != nil || !slices.Contains(h.offers, id) })
+		_, err := h.first.Get(soon)
 		cancel()
 		if err != nil && soon.Err() == nil {
 			return nil, err

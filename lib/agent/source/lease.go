@@ -77,7 +77,7 @@ func (g *grant) renewed(ctx context.Context) (i record.Instance, err error) {
 // living returns a channel that is closed when the browser of an instance dies, and the browser's ID. If the browser
 // has ended, which bpool may not have noticed yet, it waits for the next one.
 func (g *grant) living(ctx context.Context, i record.Instance) (died <-chan struct{}, id string) {
-	for end := time.Now().Add(noticed); ; {
+	again(ctx, noticed, func() bool {
 		switch died = nil; {
 		case i.PID != 0:
 			died = g.pool.watch(i.PID)
@@ -87,20 +87,16 @@ func (g *grant) living(ctx context.Context, i record.Instance) (died <-chan stru
 		if id = i.ID; g.virtual && id != "" {
 			id += "/" + g.id // it is another one with the next lease
 		}
-		if died == nil || !wait.Closed(died) || time.Now().After(end) {
-			return died, id
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return died, id
+		if died == nil || !wait.Closed(died) {
+			return true
 		}
 		now, err := g.renewed(ctx)
-		if err != nil {
-			return died, id
+		if err == nil {
+			i = now
 		}
-		i = now
-	}
+		return err != nil
+	})
+	return died, id
 }
 
 // renew reports whether the lease still holds, and returns what living does.

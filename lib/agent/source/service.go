@@ -222,3 +222,17 @@ func (s *service) watch(pid int) <-chan struct{} {
 	})
 	return died
 }
+
+// noticed is how long a program may take to notice the end of its browser, which bmcp has seen already.
+const noticed = 5 * time.Second
+
+// again calls try until it returns true, at most for a while.
+func again(ctx context.Context, most time.Duration, try func() bool) {
+	for end := time.Now().Add(most); !try() && time.Now().Before(end); {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
