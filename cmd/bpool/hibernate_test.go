@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,73 +13,23 @@ import (
 	"btools/lib/cmdtest"
 )
 
-// A lease without clients frees its part of the browser, and its next client
-// gets it back, in whichever browser there is.
-func TestPoolHibernation(t *testing.T) {
+// A restart replaces what is hibernated, too. How a lease is hibernated and comes back is in TestSharingAlike.
+func TestPoolHibernatedRestart(t *testing.T) {
 	t.Parallel()
-	var pages cmdtest.Presence
-	site := pages.LoginSite(t)
 	w := cmdtest.New(t)
-	changed := w.SaveVisitor(site)
-	p := w.Shared("_A_INSTANCES=2", "_A_STATE=visitor", "_A_HIBERNATE=200ms")
+	p := w.Shared("_A_INSTANCES=1", "_A_HIBERNATE=200ms")
 	a := p.Lease()
-	base := a.Instance.HTTPURL
-	c := cmdtest.FirstPage(t, base)
-	c.Open(site)
-	c.AwaitTitle("shows nobody, visitor, nothing")
-	c.Open(site + "/login")
-	c.AwaitTitle("logged in")
-	c.Open(site + "/inbox")
-	const member = "shows ann, s3cret-token, s3cret-key"
-	c.AwaitTitle(member)
-	asleep := func() bool { return strings.Contains(w.Run("bpool", "status").Out, `"hibernated":true`) }
-	if asleep() {
-		t.Error("a lease with a client was hibernated")
-	}
+	c := cmdtest.FirstPage(t, a.Instance.HTTPURL)
+	c.Open(cmdtest.LoginSite(t))
 	c.Conn.Close(1000, "")
-	cmdtest.Until(t, "the lease is hibernated", asleep)
-	cmdtest.Until(t, "its pages are gone", func() bool { return !pages.Has(site) })
-	w.Run("bpool", "downloads", a.Lease.ID).Exits(t, 0, "")
-	if code, body := cmdtest.Get(t, http.MethodGet, base+"/downloads"); code != 200 || strings.TrimSpace(body) != "[]" {
-		t.Errorf("the downloads of the lease: %d %s, want none", code, body)
-	}
-	if !asleep() {
-		t.Error("the list of its downloads has woken the lease")
-	}
-
-	pid := p.PID(0)
-	syscall.Kill(pid, syscall.SIGKILL)
-	cmdtest.Until(t, "another browser runs", func() bool {
-		i := p.Status().Pools[0].Instances[0]
-		return i.Status == "healthy" && i.PID != pid
+	cmdtest.Until(t, "the lease is hibernated", func() bool {
+		return strings.Contains(w.Run("bpool", "status").Out, `"hibernated":true`)
 	})
-	c = cmdtest.FirstPage(t, base)
-	c.AwaitTitle(member)
-	if got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, site+"/inbox") {
-		t.Errorf("the page is at %s, want %s/inbox", got, site)
-	}
-	if out := w.Run("bpool", "status").Out; !strings.Contains(out, `"restored_at"`) || asleep() {
-		t.Errorf("the status does not say that the lease was restored: %s", out)
-	}
-	if changed() {
-		t.Error("the state of the pool was changed")
-	}
-	other := p.Lease()
-	if got := shows(t, other.Instance.WSURL, site); got != "shows nobody, visitor, nothing" {
-		t.Errorf("another lease shows %q", got)
-	}
-	w.Run("bpool", "release", other.Lease.ID).Exits(t, 0, "")
-
-	c.Conn.Close(1000, "")
-	cmdtest.Until(t, "the lease is hibernated again", asleep)
 	w.Run("bpool", "restart", "A/"+a.Lease.Instance).Exits(t, 0, "")
-	c = cmdtest.FirstPage(t, base)
+	c = cmdtest.FirstPage(t, a.Instance.HTTPURL)
 	if got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, "about:blank") {
 		t.Errorf("after a restart the page is at %s, want about:blank", got)
 	}
-	c.Conn.Close(1000, "")
-	cmdtest.Until(t, "its session is hibernated", asleep)
-	w.KillHibernated(p.Cmd)
 }
 
 // The crash of a browser logs no lease out, and takes no tab away.

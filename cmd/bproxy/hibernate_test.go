@@ -9,50 +9,20 @@ import (
 	"btools/lib/cmdtest"
 )
 
-// A named session without clients frees its part of the browser, and its next
-// client gets it back: the login, the page and the downloads.
-func TestHibernation(t *testing.T) {
+// The name of a hibernated session is taken, and to complete it does not wake it. How it is hibernated and comes back
+// is in cmd/bpool, TestSharingAlike.
+func TestHibernatedName(t *testing.T) {
 	t.Parallel()
-	site := cmdtest.LoginSite(t)
 	w := cmdtest.New(t)
-	changed := w.SaveVisitor(site)
-	p := w.Proxy("--isolate", "--hibernate", "200ms", "--state", "visitor")
-	base := p.URL + "/session/agent"
-	c := cmdtest.FirstPage(t, base)
-	c.Open(site)
-	c.AwaitTitle("shows nobody, visitor, nothing")
-	c.Open(site + "/login")
-	c.AwaitTitle("logged in")
-	c.Open(site + "/inbox")
-	c.AwaitTitle("shows ann, s3cret-token, s3cret-key")
+	p := w.Proxy("--isolate", "--hibernate", "200ms")
+	cmdtest.FirstPage(t, p.URL+"/session/agent").Conn.Close(1000, "")
 	asleep := func() bool { return w.Run("bproxy", "session", "list", "-f", "session.hibernated").Out == "true\n" }
-	if asleep() {
-		t.Error("a session with a client was hibernated")
-	}
-	c.Conn.Close(1000, "")
 	cmdtest.Until(t, "the session is hibernated", asleep)
-	w.Run("bproxy", "downloads", "agent").Exits(t, 0, "")
 	w.Run("bproxy", "session", "new", "agent").Exits(t, 64, "already")
 	w.CheckOffers(map[string][]string{"bproxy session end ": {"agent"}, "bproxy cast agent --page ": nil}, "bash")
 	if r := w.Run("bproxy", "session", "list", "-f", "session.restored_at"); strings.TrimSpace(r.Out) != "" {
 		t.Error("a completion has woken the session")
 	}
-
-	c = cmdtest.FirstPage(t, base)
-	c.AwaitTitle("shows ann, s3cret-token, s3cret-key")
-	if got := c.Ask("Runtime.evaluate", `{"expression":"location.href"}`); !strings.Contains(got, site+"/inbox") {
-		t.Errorf("the page is at %s, want %s/inbox", got, site)
-	}
-	if r := w.Run("bproxy", "session", "list", "-f", "session.restored_at"); strings.TrimSpace(r.Out) == "" {
-		t.Error("session list does not say that the session was restored")
-	}
-	if changed() {
-		t.Error("the state with which the session has started was changed")
-	}
-	c.Conn.Close(1000, "")
-	cmdtest.Until(t, "the session is hibernated again", asleep)
-
-	w.KillHibernated(p.Cmd)
 }
 
 func TestHibernationNeedsSessions(t *testing.T) {
