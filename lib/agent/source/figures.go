@@ -23,7 +23,7 @@ type Figure struct {
 func (b *ownerSessions) Figures(ctx context.Context) (all []Figure) {
 	if !b.HasSessions() {
 		at := b.up("", "")
-		if at == nil {
+		if at == nil || at.HTTPURL == "" {
 			return nil
 		}
 		one := Figure{Tabs: countTabs(ctx, at.HTTPURL)}

@@ -53,7 +53,7 @@ func (f *fixed) control(context.Context, string, options.Options) (*record.Recor
 	return nil, f.notOurs
 }
 
-func (f *fixed) save(context.Context, Browser, api.StateRequest) (api.States, error) {
+func (f *fixed) SaveState(context.Context, Browser, api.StateRequest) (api.States, error) {
 	return api.States{}, errNoLogins
 }
 

@@ -15,16 +15,16 @@ var errNoLogins = errors.New("this browser is not a session of its own: only the
 var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
 	"are not saved")
 
-func (s *bproxy) save(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
+func (s *bproxy) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
 	r.Session = cmp.Or(b.Session, hostSession)
 	return api.StateSave.Ask(ctx, s.last(), r)
 }
 
-func (h *hub) save(context.Context, Browser, api.StateRequest) (api.States, error) {
+func (h *hub) SaveState(context.Context, Browser, api.StateRequest) (api.States, error) {
 	return api.States{}, errUsersLogins
 }
 
-func (s *bpool) save(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
+func (s *bpool) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
 	if !b.Virtual {
 		return api.States{}, errNoLogins
 	}

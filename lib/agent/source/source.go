@@ -125,8 +125,8 @@ type provider interface {
 	hibernate(ctx context.Context, name string) bool
 	// end ends a session, if there is one.
 	end(instance, name string)
-	// save saves the logins of a browser's session.
-	save(ctx context.Context, b Browser, r api.StateRequest) (api.States, error)
+	// SaveState saves the logins of a browser's session.
+	SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error)
 	// stopUnused stops the browser, which no call uses, or which is empty. It returns when it was used last.
 	stopUnused(empty bool) time.Time
 	close()
@@ -164,11 +164,6 @@ func (s *Source) Clients(ctx context.Context, b Browser) int {
 		return at.Clients
 	}
 	return 0
-}
-
-// SaveState saves the logins of a browser's session.
-func (s *Source) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
-	return s.save(ctx, b, r)
 }
 
 // session returns the status of a session; nil: there is none.
