@@ -86,12 +86,6 @@ func Errorf(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// IsStopping reports whether the program that was asked stops, so that a successor may answer.
-func IsStopping(err error) bool {
-	var e *Error
-	return errors.Is(err, ErrNotBegun) || errors.As(err, &e) && e.Code == Stopping
-}
-
 // ErrorOf is the Error that an error travels as: itself, or one with the
 // code that fits its exit code.
 func ErrorOf(err error) *Error {

@@ -33,8 +33,7 @@ type Chrome struct {
 	fleet   *Fleet
 	options virtual.Options // of its sessions
 	work    sync.WaitGroup
-	faults  chan error
-	closing sync.Once
+	fault   func(error)
 
 	mu       sync.Mutex // nothing blocks while it is held
 	stock    book.Stock[*virtual.Session]
@@ -44,14 +43,18 @@ type Chrome struct {
 	draining bool
 }
 
-// Share starts to launch a Chrome, on which sessions with these settings are made in advance. The caller waits for
-// Ready, and calls Close.
-func (f *Fleet) Share(s supply.Spec, set settings.Settings) *Chrome {
+// SharedSpec completes the Spec of a Chrome that a fleet shares.
+func SharedSpec(s supply.Spec) supply.Spec {
 	s.Bound, s.Within, s.Grace = true, openTimeout, exitGrace
 	s.Late = fmt.Errorf("no answer within %v", openTimeout)
-	c := &Chrome{fleet: f, options: virtual.Options{Settings: set, Keep: f.Saves}, faults: make(chan error, 1)}
+	return s
+}
+
+// Share shares a Chrome that was launched, on which sessions with these settings are made in advance. fault is called
+// when a session could not be ended, so that Chrome must be replaced. The caller calls Finish.
+func (f *Fleet) Share(of *supply.Chrome, set settings.Settings, fault func(error)) *Chrome {
+	c := &Chrome{Chrome: of, fleet: f, options: virtual.Options{Settings: set, Keep: f.Saves}, fault: fault}
 	c.stock.IsDead = isOver
-	c.Chrome = supply.Start(s)
 	return c
 }
 
@@ -60,20 +63,13 @@ func isOver(s *virtual.Session) bool { return wait.Closed(s.Done()) }
 // IsLive reports whether Chrome is running; a nil Chrome is not.
 func (c *Chrome) IsLive() bool { return c != nil && !c.IsEnding() }
 
-// Faults reports sessions that could not be ended, so that Chrome must be
-// replaced.
-func (c *Chrome) Faults() <-chan error { return c.faults }
-
-// Close ends all sessions, stops Chrome, and waits for its end.
-func (c *Chrome) Close() {
-	c.closing.Do(func() {
-		c.End(ErrGone)
-		<-c.Gone()
-		c.mu.Lock() // after this, nobody who saw it live starts more work
-		c.mu.Unlock()
-		c.work.Wait()
-		c.SetSpares(0)
-	})
+// Finish waits until Chrome is gone, and deletes what is left of its sessions.
+func (c *Chrome) Finish() {
+	<-c.Gone()
+	c.mu.Lock() // after this, nobody who saw it live starts more work
+	c.mu.Unlock()
+	c.work.Wait()
+	c.SetSpares(0)
 }
 
 // SetSpares sets the number of spare sessions to keep ready.
@@ -265,11 +261,7 @@ func (c *Chrome) endUnusedLocked(s *virtual.Session) {
 
 // report reports that a session could not be ended, if that is so.
 func (c *Chrome) report(err error) {
-	if err == nil || c.IsEnding() {
-		return
-	}
-	select {
-	case c.faults <- fmt.Errorf("cannot end a session: its pages are still there after %v", endTimeout):
-	default:
+	if err != nil && !c.IsEnding() {
+		c.fault(fmt.Errorf("cannot end a session: its pages are still there after %v", endTimeout))
 	}
 }

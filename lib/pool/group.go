@@ -29,6 +29,7 @@ type group struct {
 	needed   bool            // a lease or request needs a browser and there is none
 	// mayReplace says that a successor has not failed since the last health check.
 	mayReplace bool
+	successor  grounds // of the latest replacement
 	changed    wait.Broadcast
 }
 
@@ -60,10 +61,11 @@ func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
 	g.fleet = g.newFleet()
 	v.groups = append(v.groups, g)
 	up.Add(1)
-	g.hooks, g.started = g, sync.OnceFunc(up.Done)
+	g.hooks, g.browsers, g.started = g, g.newBrowsers(), sync.OnceFunc(up.Done)
 	v.running.Go(func() {
 		defer g.started()
 		g.run()
+		g.browsers.Close()
 		g.fleet.Close()
 		close(g.gone)
 		v.mu.Lock()

@@ -2,104 +2,92 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"btools/lib/exit"
 	"btools/lib/fleet"
 	"btools/lib/fleet/supply"
+	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/settings"
 	"btools/lib/sibling"
 )
 
-// launch launches the first browser, now or when a lease or a request needs it.
-// Then leases are granted while it starts, because it is launched for leases that
-// exist already.
-func (g *group) launch(now, _ bool) error {
-	if !now {
-		g.waitUntilNeeded()
-	}
-	if err := g.ctx.Err(); err != nil {
-		return err
-	}
-	c := g.startChrome()
-	select {
-	case <-c.Ready():
-	case <-g.ctx.Done():
-		c.Close()
-	}
-	if err := c.Err(); err != nil {
-		return err
-	}
-	g.activate(c)
-	g.checked(c.Chrome)
-	return nil
-}
-
-// waitUntilNeeded waits until a lease or a request needs a browser.
-func (g *group) waitUntilNeeded() {
+// newBrowsers returns what launches the browsers of a group.
+func (g *group) newBrowsers() *supply.Runner {
 	v := g.service
-	v.mu.Lock()
-	g.setLocked(Healthy)
-	v.mu.Unlock()
-	g.started()
-	for {
-		v.mu.Lock()
-		wanted := g.needed
-		g.forceReplace = false // there is nothing to replace
-		v.mu.Unlock()
-		if wanted {
-			return
-		}
-		select {
-		case <-g.ctx.Done():
-			return
-		case <-g.wakeup:
-		}
-	}
-}
-
-// startChrome starts to launch a browser to share.
-func (g *group) startChrome() *fleet.Chrome {
-	v := g.service
-	began := time.Now()
-	var b *sibling.Browser
-	launch := func(ctx context.Context) (_ *sibling.Browser, err error) {
-		if b, err = v.Launch(ctx, g.poolName, g.set, launchOptions(g.set), g.held.member); err != nil {
-			return nil, err
-		}
-		if b.Instance.Protocol != record.CDP {
-			b.Stop()
-			return nil, &exit.Error{Code: exit.Config,
-				Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared",
-					g.set.Browser)}
-		}
-		return b, nil
-	}
-	return g.fleet.Share(supply.Spec{Launch: launch, Log: g.log,
-		Idle:   supply.Idle{Timeout: g.set.Idle, ByConnections: g.set.IdleBy == settings.Connections},
-		Health: supply.Health{Interval: g.set.HealthInterval, Timeout: g.set.HealthTimeout, Checked: g.checked},
-		Launched: func(err error) {
-			v.metrics.launches.WithLabelValues(g.poolName).Inc()
-			if err != nil {
-				v.metrics.failures.WithLabelValues(g.poolName).Inc()
+	return &supply.Runner{Drains: true, Closed: errStopping, Owner: g, Options: launchOptions(g.set),
+		Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
+			b, err := v.Launch(ctx, g.poolName, g.set, o, g.held.member)
+			if err == nil && b.Instance.Protocol != record.CDP {
+				b.Stop()
+				err = &exit.Error{Code: exit.Config,
+					Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared",
+						g.set.Browser)}
 			}
+			return b, err
 		},
-		Running: func() {
-			g.log.Info("launched a browser to share", "id", b.Instance.ID, "took_ms", time.Since(began).Milliseconds())
-		}}, g.set)
+		Spec: fleet.SharedSpec(supply.Spec{Log: g.log,
+			Idle:   supply.Idle{Timeout: g.set.Idle, ByConnections: g.set.IdleBy == settings.Connections},
+			Health: supply.Health{Interval: g.set.HealthInterval, Timeout: g.set.HealthTimeout, Checked: g.checked},
+		})}
 }
 
-// activate makes a browser take new leases, and gives it to the leases whose
-// browser has ended.
-func (g *group) activate(c *fleet.Chrome) {
+// Launched makes a browser take new leases, and lets the one that it replaces drain.
+func (g *group) Launched(of, before *supply.Chrome, err error) {
 	v := g.service
+	v.metrics.launches.WithLabelValues(g.poolName).Inc()
+	if err != nil {
+		v.metrics.failures.WithLabelValues(g.poolName).Inc()
+		if before != nil && err != supply.ErrCancelled {
+			supply.LogFailure(g.log, "cannot replace the browser, which "+g.successor.text+": ", err)
+		}
+		return
+	}
+	c := g.fleet.Share(of, g.set, func(err error) { g.fault(of, err) })
+	v.running.Go(c.Finish)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if g.chrome != nil {
+		g.cause = g.successor.cause
+		g.draining = append(g.draining, g.chrome)
+		g.chrome.Drain()
+	}
+	g.activateLocked(c)
+}
+
+// fault notes that a session of a browser could not be ended.
+func (g *group) fault(of *supply.Chrome, err error) {
+	g.service.mu.Lock()
+	isCurrent := g.chrome != nil && g.chrome.Chrome == of
+	if isCurrent {
+		g.replace = grounds{hang, "could not end a session"}
+	}
+	g.service.mu.Unlock()
+	if isCurrent {
+		g.log.Warn(err.Error())
+		g.wake()
+	}
+}
+
+// Running logs a launch.
+func (g *group) Running(c *supply.Chrome) {
+	g.log.Info("launched a browser to share", "id", c.Browser.Instance.ID,
+		"took_ms", time.Since(c.Began).Milliseconds())
+}
+
+// Changed makes the runner look at its browser.
+func (g *group) Changed() { g.wake() }
+
+// Over returns why a browser has ended.
+func (g *group) Over(c *supply.Chrome) error { return c.Cause() }
+
+// activateLocked makes a browser take new leases, and gives it to the leases whose
+// browser has ended.
+func (g *group) activateLocked(c *fleet.Chrome) {
+	v := g.service
 	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, grounds{}, false
 	g.measured, g.mayReplace = time.Time{}, true
 	if g.hadBrowser {
@@ -132,77 +120,47 @@ func (g *group) notifyHoldersLocked(c *fleet.Chrome, what, then string) {
 	}
 }
 
-// watch watches a browser and its successors until there is none.
-func (g *group) watch(bool) reason {
-	v := g.service
-	v.mu.Lock()
-	c := g.chrome
-	v.mu.Unlock()
-	var next *fleet.Chrome // launched to replace it
-	var ready <-chan struct{}
-	defer func() {
-		if next != nil {
-			next.Close()
-		}
-	}()
-	for {
-		v.mu.Lock()
-		force, reason := g.forceReplace, g.replaceReasonLocked()
-		begins := reason != (grounds{}) && next == nil && g.mayReplace && !force
-		g.mayReplace = g.mayReplace && !begins
-		v.mu.Unlock()
-		if force {
-			g.replaceAll(c)
-			return replaced
-		}
-		if begins {
-			g.log.Info("replacing the browser, which "+reason.text, "id", c.Browser.Instance.ID)
-			next = g.startChrome()
-			ready = next.Ready()
-		}
-		select {
-		case <-g.ctx.Done():
-			g.endBrowser(c, "", "")
-			return crashed
-		case <-c.Done():
-			return g.ended(c)
-		case err := <-c.Faults():
-			g.log.Warn(err.Error())
-			v.mu.Lock()
-			g.replace = grounds{hang, "could not end a session"}
-			v.mu.Unlock()
-		case <-ready:
-			if err := next.Err(); err != nil {
-				g.logFailure("cannot replace the browser, which "+reason.text+": ", err)
-			} else {
-				g.drain(c)
-				c, g.cause = next, reason.cause
-				g.activate(c)
-				g.checked(c.Chrome)
-			}
-			next, ready = nil, nil
-		case <-g.wakeup:
-		}
+// begunLocked notes that there is a browser, or that one is launched for the first lease.
+// Then leases are granted while it starts, because it is launched for leases that exist already.
+func (g *group) begunLocked(now bool) {
+	if !now {
+		g.setLocked(Healthy)
 	}
 }
 
-// ended notes that a browser has ended, and returns why.
-func (g *group) ended(c *fleet.Chrome) reason {
-	why := c.Cause()
-	if why == supply.Unused {
-		g.log.Info("the browser " + idleText(g.set))
-		g.endBrowser(c, idleText(g.set), "; the next connection launches another one")
-		return idled
+// endedLocked notes why a browser has ended by which no failure is meant.
+func (g *group) endedLocked(error) cause {
+	c := g.chrome
+	g.chrome = nil
+	g.notifyHoldersLocked(c, idleText(g.set), "; the next connection launches another one")
+	return ""
+}
+
+// reviewLocked returns what to do with the browser, which is launched when it is needed.
+func (g *group) reviewLocked(state string) (act func(), over bool) {
+	switch why := g.replaceReasonLocked(); {
+	case state == supply.Stopped:
+		g.forceReplace = false // there is nothing to replace
+		if g.needed {
+			return g.browsers.Begin, false
+		}
+	case state != supply.Ready || g.chrome == nil:
+	case g.forceReplace:
+		for _, c := range append(slices.Clone(g.draining), g.chrome) {
+			g.notifyHoldersLocked(c, "is replaced by bpool restart", "; its pages are lost")
+		}
+		g.chrome, g.draining = nil, nil
+		g.setLocked(Starting) // stopping takes time
+		return func() { g.browsers.Stop(g.ctx, true) }, true
+	case why != grounds{} && g.mayReplace:
+		g.mayReplace, g.successor = false, why
+		id := g.chrome.Browser.Instance.ID
+		return func() {
+			g.log.Info("replacing the browser, which "+why.text, "id", id)
+			g.browsers.Replace()
+		}, false
 	}
-	by, text := crash, endedPrefix+why.Error()
-	if hung, ok := errors.AsType[*supply.HangError](why); ok {
-		by, text = hang, hung.Err.Error()
-	} else {
-		g.log.Warn("the browser ended: " + why.Error())
-	}
-	g.recordFailure(by, errors.New(text))
-	c.Close()
-	return crashed
+	return nil, false
 }
 
 // checked notes that a browser has passed a health check.
@@ -225,60 +183,31 @@ func (g *group) checked(of *supply.Chrome) {
 	g.wake()
 }
 
-// drain makes a browser end with its last lease.
-func (g *group) drain(c *fleet.Chrome) {
-	v := g.service
+// Ending tells the holders what became of a browser that was draining. Those of the current one are told by watch.
+func (g *group) Ending(of *supply.Chrome) {
+	v, why := g.service, of.Cause()
 	v.mu.Lock()
-	g.draining = append(g.draining, c)
-	v.mu.Unlock()
-	c.Drain()
-	v.running.Go(func() {
-		select {
-		case <-g.ctx.Done():
-		case <-c.Done():
+	k := slices.IndexFunc(g.draining, func(c *fleet.Chrome) bool { return c.Chrome == of })
+	if k < 0 {
+		v.mu.Unlock()
+		if of.EndedByItself() {
+			g.log.Warn("the browser ended: " + why.Error())
+		} else if why == supply.Unused {
+			g.log.Info("the browser " + idleText(g.set))
 		}
-		what, then := "", ""
-		switch why := c.Cause(); why {
-		case nil, fleet.Drained:
-		case supply.Unused:
-			what, then = idleText(g.set), "; the next connection has another one"
-		default:
-			g.log.Warn("the browser, which was to be replaced, ended: " + why.Error())
-			what, then = fmt.Sprintf("is gone: %v", why), "; a new browser replaces it; its pages are lost"
-		}
-		g.endBrowser(c, what, then)
-	})
-}
-
-// endBrowser stops a browser and notifies the holders.
-func (g *group) endBrowser(c *fleet.Chrome, what, then string) {
-	v := g.service
-	v.mu.Lock()
-	if what != "" && (g.chrome == c || slices.Contains(g.draining, c)) {
+		return
+	}
+	c := g.draining[k]
+	g.draining = slices.Delete(g.draining, k, k+1)
+	what, then := fmt.Sprintf("is gone: %v", why), "; a new browser replaces it; its pages are lost"
+	if why == supply.Unused {
+		what, then = idleText(g.set), "; the next connection has another one"
+	}
+	if why != fleet.Drained && g.ctx.Err() == nil {
 		g.notifyHoldersLocked(c, what, then)
 	}
-	if g.chrome == c {
-		g.chrome = nil
-	}
-	g.draining = slices.DeleteFunc(g.draining, func(o *fleet.Chrome) bool { return o == c })
 	v.mu.Unlock()
-	c.Close()
-}
-
-// replaceAll stops all browsers of the group at once.
-func (g *group) replaceAll(c *fleet.Chrome) {
-	v := g.service
-	v.mu.Lock()
-	all := append(slices.Clone(g.draining), c)
-	for _, c := range all {
-		g.notifyHoldersLocked(c, "is replaced by bpool restart", "; its pages are lost")
+	if of.EndedByItself() {
+		g.log.Warn("the browser, which was to be replaced, ended: " + why.Error())
 	}
-	g.chrome, g.draining = nil, nil
-	g.setLocked(Starting) // stopping takes time
-	v.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, c := range all {
-		wg.Go(c.Close)
-	}
-	wg.Wait()
 }

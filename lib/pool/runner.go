@@ -11,7 +11,9 @@ import (
 
 	"btools/lib/exit"
 	"btools/lib/fleet/supply"
+	"btools/lib/launch/options"
 	"btools/lib/proc"
+	"btools/lib/proxy"
 	"btools/lib/settings"
 	"btools/lib/spell"
 	"btools/lib/wait"
@@ -34,6 +36,8 @@ var never = time.Unix(1<<40, 0)
 // a group of instances that share it.
 type runner struct {
 	hooks    hooks
+	left     func(why string) // ends the lease of a browser that had joined and has left; nil: none joins
+	browsers *supply.Runner   // nil: bpool launches none
 	service  *Service
 	poolName string
 	set      settings.Settings
@@ -44,13 +48,13 @@ type runner struct {
 	stop     context.CancelFunc
 
 	// Used by run:
-	started    func()    // to call once the first browser is ready, has failed, or waits for its first use
-	began      time.Time // when the last launch began
-	backoff    wait.Backoff
-	hadBrowser bool  // a browser has run before, so the next one counts as a restart
-	cause      cause // of the end of that browser
+	started func()    // to call once the first browser is ready, has failed, or waits for its first use
+	began   time.Time // when the last launch began
+	backoff wait.Backoff
 
 	// Protected by the service's lock:
+	hadBrowser    bool  // a browser has run before, so the next one counts as a restart
+	cause         cause // of the end of that browser
 	state         string
 	launchedAt    time.Time // of the current browser
 	uses          int       // leases of this browser
@@ -61,18 +65,20 @@ type runner struct {
 	check         check
 	retryAt       time.Time // when a failed browser is launched again
 	demandRetryAt time.Time // the same while a request waits
+	isChecked     bool      // there is a browser, whose health is checked
 	definite      bool      // no request waits for it: the last launch failed for a reason that stays
 	waiting       int       // clients' requests that wait for a browser to share
 }
 
 // hooks are what an instance and a group do in their own ways.
 type hooks interface {
-	// launch launches a browser, now or once it is used, in place of the current
-	// one if it must be fresh. Unless it fails, the state is Healthy then.
-	launch(now, fresh bool) error
-	// watch watches the browser, which launch may have launched already, until it
-	// has ended.
-	watch(launched bool) reason
+	// begunLocked notes that a browser was launched, now, or will be once it is used.
+	begunLocked(now bool)
+	// endedLocked tells the holders why a browser has ended that has not failed. It returns the cause if another one
+	// replaces it.
+	endedLocked(why error) cause
+	// reviewLocked returns what to do in this state of the browser, and whether that is over then.
+	reviewLocked(state string) (act func(), over bool)
 	setLocked(state string)
 	// lostLocked tells the holders that there is no browser, and what comes next.
 	lostLocked(what, next string)
@@ -112,7 +118,9 @@ func (r *runner) run() {
 		} else {
 			r.backoff.Reset()
 		}
+		r.service.mu.Lock()
 		r.hadBrowser = r.hadBrowser && why != idled
+		r.service.mu.Unlock()
 		// One that waited for its first use has shown that it must be retried.
 		launch = why == crashed || why == replaced && (eager || r.set.Isolation == settings.Context)
 	}
@@ -140,28 +148,118 @@ func (r *runner) runBrowser(launch bool) reason {
 		r.log.Info("replacing the browser, which " + why.text)
 	}
 	r.began = time.Now()
-	err := r.hooks.launch(launch, fresh)
+	err := r.launch(launch, fresh)
 	if err == nil {
 		r.started()
-		return r.hooks.watch(launch)
+		return r.watch(launch)
 	}
 	if r.ctx.Err() == nil {
-		r.logFailure("no browser: ", err)
+		supply.LogFailure(r.log, "no browser: ", err)
 		r.recordFailure("", err)
 		r.started()
 	}
 	return crashed
 }
 
+// launch launches a browser, or leaves that to its first use. If it must be fresh, it takes the place of the current one.
+func (r *runner) launch(now, fresh bool) (err error) {
+	v := r.service
+	if r.set.Extension {
+		v.mu.Lock()
+		r.check = check{} // of the last one
+		v.mu.Unlock()
+		r.started() // nobody knows when a browser joins
+	}
+	if now {
+		err = r.browsers.Relaunch(r.ctx, options.Options{}, fresh)
+	} else if fresh {
+		err = r.browsers.Stop(r.ctx, false)
+	}
+	if err = cmp.Or(err, r.ctx.Err()); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r.hooks.begunLocked(now)
+	return nil
+}
+
+// watch watches a browser until it has ended. running says whether it runs
+// already.
+func (r *runner) watch(running bool) reason {
+	v := r.service
+	for {
+		st := r.browsers.Status()
+		running = running || st.State == supply.Ready
+		v.mu.Lock()
+		r.hadBrowser = r.hadBrowser || running
+		v.mu.Unlock()
+		why := st.Ending
+		if st.State == supply.Stopped {
+			why = cmp.Or(st.Exit, supply.ToldToStop)
+		}
+		hung, isHung := errors.AsType[*supply.HangError](why)
+		switch {
+		case st.State == supply.Ready:
+		case running && isHung:
+			r.recordFailure(hang, hung.Err)
+			r.browsers.Stop(r.ctx, false)
+			if r.set.Extension {
+				r.left(hung.Err.Error())
+			}
+			return crashed
+		case st.State != supply.Stopped:
+		case !running && st.Failure == nil: // it waits for its first use
+		case running && (why == supply.Unused || why == supply.ToldToStop || why == proxy.SessionLeft):
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if by := r.hooks.endedLocked(why); by != "" {
+				r.cause = by
+				return replaced // not by this function
+			}
+			return idled
+		case running && r.set.Extension && st.Failure == nil:
+			r.left(why.Error())
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			r.cause = asked
+			return replaced // by the next one that joins
+		case st.Failure != nil:
+			r.recordFailure("", st.Failure)
+			return crashed
+		default:
+			r.recordFailure(crash, errors.New(endedPrefix+why.Error()))
+			return crashed
+		}
+		v.mu.Lock()
+		if isReady := st.State == supply.Ready; isReady != r.isChecked {
+			r.isChecked, r.check.at = isReady, time.Now()
+		}
+		act, over := r.hooks.reviewLocked(st.State)
+		v.mu.Unlock()
+		if act != nil {
+			act()
+		}
+		if over {
+			return replaced
+		}
+		select {
+		case <-r.ctx.Done():
+			return crashed
+		case <-r.wakeup:
+		}
+	}
+}
+
 // recordFailure records that the browser ended by a crash or a hang, or, without a cause, could
 // not be launched, and when to retry.
 func (r *runner) recordFailure(by cause, why error) {
 	v, launched := r.service, by != ""
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if launched {
 		r.cause = by
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	next := r.scheduleLocked(launched)
 	r.definite = !launched && isDefinite(why)
 	r.check, r.memory = check{at: time.Now(), err: why.Error()}, 0
@@ -231,15 +329,6 @@ func (r *runner) waitForRetry() {
 // as possible. The end of a lease does not override RESTART=never.
 func (r *runner) retriesAtOnceLocked() bool {
 	return r.forceReplace || r.replace != grounds{} && r.retryAt != never
-}
-
-// logFailure logs why a browser could not be launched.
-func (r *runner) logFailure(what string, err error) {
-	log := r.log
-	if e := (*exit.Error)(nil); errors.As(err, &e) && e.Hint != "" {
-		log = log.With("hint", e.Hint)
-	}
-	log.Error(what + err.Error())
 }
 
 // restartedLocked counts a browser that replaces another one, which has ended by a cause.

@@ -350,6 +350,7 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 	}
 	s.guardEndpoint(s.proxy)
 	s.proxy.Start()
+	s.browsers = s.proxy.Browsers()
 	return s, nil
 }
 
@@ -411,7 +412,7 @@ func (v *Service) StalledCheck() string {
 
 // hasHealthCheckLocked reports whether the instance's health is checked.
 func (s *slot) hasHealthCheckLocked() bool {
-	return s.isChecked || s.group != nil && s.group.chrome != nil
+	return s.runs().isChecked || s.group != nil && s.group.chrome != nil
 }
 
 // Unhealthy says what is wrong with the service as a whole: it is stopping, its

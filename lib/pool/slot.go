@@ -1,15 +1,12 @@
 package pool
 
 import (
-	"cmp"
-	"errors"
 	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"btools/lib/fleet/supply"
-	"btools/lib/launch/options"
 	"btools/lib/proxy"
 	"btools/lib/record"
 )
@@ -45,9 +42,7 @@ type slot struct {
 	uid      int    // whose programs may use the endpoint, besides those of root and of who runs the service
 	keptFor  string // the KeepConnectionsFor of the last lease, whose clients may be connected
 	restarts int
-	// isChecked says that there is a browser, whose health is checked.
-	isChecked bool
-	retired   bool // it ends with its lease
+	retired  bool // it ends with its lease
 }
 
 // runs returns the runner of the instance's browser: its own, or its group's.
@@ -75,7 +70,7 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 	}
 	v := s.service
 	up.Add(1)
-	s.hooks, s.started = s, sync.OnceFunc(up.Done)
+	s.hooks, s.left, s.started = s, s.endLeaseOfJoined, sync.OnceFunc(up.Done)
 	v.running.Go(func() {
 		s.proxy.Serve(s.ctx, s.listener)
 		v.mu.Lock()
@@ -148,25 +143,8 @@ func (s *slot) syncQueueLocked() {
 	}
 }
 
-// launch launches a browser, or leaves that to the first connection.
-func (s *slot) launch(now, fresh bool) (err error) {
-	v := s.service
-	if s.set.Extension {
-		v.mu.Lock()
-		s.check = check{} // of the last one
-		v.mu.Unlock()
-		s.started() // nobody knows when a browser joins
-	}
-	if now {
-		err = s.proxy.Relaunch(s.ctx, options.Options{}, fresh)
-	} else if fresh {
-		err = s.proxy.Stop(s.ctx)
-	}
-	if err = cmp.Or(err, s.ctx.Err()); err != nil {
-		return err
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+// begunLocked notes that there is a browser, or that the first connection launches one.
+func (s *slot) begunLocked(bool) {
 	if s.hadBrowser {
 		s.hadBrowser = false
 		s.restartedLocked(s.cause, s)
@@ -177,80 +155,33 @@ func (s *slot) launch(now, fresh bool) (err error) {
 		s.uses = 1
 	}
 	s.setLocked(Healthy)
-	return nil
 }
 
 // lostLocked tells the holder of the instance.
 func (s *slot) lostLocked(what, next string) { s.notifyHolderLocked("%s; %s", what, next) }
 
-// watch watches a browser until it has ended. running says whether it runs
-// already.
-func (s *slot) watch(running bool) reason {
-	v := s.service
-	s.hadBrowser = s.hadBrowser || running
-	for {
-		st, _ := s.proxy.Status()
-		why := st.Ending
-		if st.State == proxy.Stopped {
-			why = st.Exit
-		}
-		hung, isHung := errors.AsType[*supply.HangError](why)
-		switch {
-		case st.State == proxy.Ready:
-			running, s.hadBrowser = true, true
-		case running && isHung:
-			s.recordFailure(hang, hung.Err)
-			s.proxy.Stop(s.ctx)
-			if s.set.Extension {
-				s.endLeaseOfJoined(hung.Err.Error())
-			}
-			return crashed
-		case st.State == proxy.Launching || st.State == proxy.Stopping:
-		case !running && st.LastError == "": // it waits for the first connection
-		case running && st.Exit == proxy.Unused:
-			s.notifyHolder("%s; the next connection launches another one", idleText(s.set))
-			return idled
-		case running && (st.Exit == proxy.ToldToStop || st.Exit == proxy.SessionLeft):
-			s.notifyHolder("was stopped (%s); a new browser replaces it; its pages are lost", st.LastExit)
-			s.cause = asked
-			if st.Exit == proxy.SessionLeft {
-				s.cause = hang
-			}
-			return replaced // not by this function
-		case running && s.set.Extension && st.LastError == "":
-			s.endLeaseOfJoined(st.LastExit)
-			s.cause = asked
-			return replaced // by the next one that joins
-		default:
-			why := cmp.Or(st.Failure, errors.New(endedPrefix+st.LastExit))
-			by := crash
-			if st.Failure != nil {
-				by = "" // the launch has failed
-			}
-			s.recordFailure(by, why)
-			return crashed
-		}
-		v.mu.Lock()
-		if isReady := st.State == proxy.Ready; isReady != s.isChecked {
-			s.isChecked, s.check.at = isReady, time.Now()
-		}
-		s.syncQueueLocked() // nobody leases a browser that is to be replaced
-		replace := s.forceReplace || s.replace != grounds{} && s.lease == nil
-		if replace {
-			s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
-			s.setLocked(s.startState()) // stopping takes time
-		}
-		v.mu.Unlock()
-		if replace {
-			s.proxy.Stop(s.ctx)
-			return replaced
-		}
-		select {
-		case <-s.ctx.Done():
-			return crashed
-		case <-s.wakeup:
-		}
+// endedLocked tells the holder why a browser has ended that has not failed.
+func (s *slot) endedLocked(why error) cause {
+	if why == supply.Unused {
+		s.notifyHolderLocked("%s; the next connection launches another one", idleText(s.set))
+		return ""
 	}
+	s.notifyHolderLocked("was stopped (%s); a new browser replaces it; its pages are lost", why)
+	if why == proxy.SessionLeft {
+		return hang
+	}
+	return asked
+}
+
+// reviewLocked returns what to do with the browser.
+func (s *slot) reviewLocked(string) (act func(), over bool) {
+	s.syncQueueLocked() // nobody leases a browser that is to be replaced
+	if !s.forceReplace && (s.replace == grounds{} || s.lease != nil) {
+		return nil, false
+	}
+	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
+	s.setLocked(s.startState()) // stopping takes time
+	return func() { s.browsers.Stop(s.ctx, false) }, true
 }
 
 // checked notes that the browser has passed a health check.

@@ -91,12 +91,11 @@ func TestCutWhileWaiting(t *testing.T) {
 		plain <- code
 	}()
 	users := func() int {
-		p.backend.mu.Lock()
-		defer p.backend.mu.Unlock()
-		if p.backend.current == nil {
+		c := p.backend.Status().Current
+		if c == nil {
 			return 0
 		}
-		return p.backend.current.Users()
+		return c.Users()
 	}
 	until(t, "all wait", func() bool { return users() == 3 })
 	p.CloseWebSockets()

@@ -97,7 +97,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (resp *http.Response, err error) {
 	d, _ := front.ReadDevTools(r, r.URL.Path, true) // which has been allowed
-	failed := p.try(r.Context(), p.backend.epochAt(time.Now()), func(g *generation) error {
+	failed := p.try(r.Context(), p.backend.epochAt(time.Now()), func(g *supply.Chrome) error {
 		i := g.Browser.Instance
 		if i.Protocol == record.BiDi {
 			err = errNoJSON(r)
@@ -132,20 +132,20 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (resp *h
 
 // try has do use the browser, which is launched if none is running: another one, if the
 // first has just died.
-func (p *Proxy) try(ctx context.Context, epoch <-chan struct{}, do func(*generation) error) error {
+func (p *Proxy) try(ctx context.Context, epoch <-chan struct{}, do func(*supply.Chrome) error) error {
 	for try := 1; ; try++ {
 		g, err := p.backend.acquire(ctx, epoch)
 		if err != nil {
 			return err
 		}
 		err = do(g)
-		p.backend.release(g)
+		p.backend.Leave(g)
 		switch {
 		case err == nil:
 			return nil
 		case wait.Closed(epoch):
-			return errCutOff
-		case try == attempts || ctx.Err() != nil || !p.backend.reportUnreachable(g, g.stopReason(err)):
+			return supply.ErrCutOff
+		case try == attempts || ctx.Err() != nil || !p.backend.reportUnreachable(g, stopReason(g, err)):
 			return noAnswer(err)
 		}
 	}
@@ -219,7 +219,7 @@ func replaceAddress(resp *http.Response, browser, proxy string) error {
 
 // stopReason returns why a browser that did not answer must be stopped, nil if
 // it may be well.
-func (g *generation) stopReason(err error) error {
+func stopReason(g *supply.Chrome, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || g.HasClosed() {
 		return errors.New("its endpoint is closed")
 	}
@@ -228,7 +228,7 @@ func (g *generation) stopReason(err error) error {
 
 // upgrade opens a WebSocket to the browser and connects the client to it.
 func (p *Proxy) upgrade(w *front.Response, r *http.Request, d front.DevTools, epoch <-chan struct{}) error {
-	return p.try(r.Context(), epoch, func(g *generation) error {
+	return p.try(r.Context(), epoch, func(g *supply.Chrome) error {
 		up, err := p.dialBrowser(g, r, d, epoch)
 		if err != nil {
 			return err
@@ -252,7 +252,7 @@ type upgraded struct {
 // dialBrowser sends the upgrade to the browser and reads the head of its
 // answer.
 func (p *Proxy) dialBrowser(
-	g *generation, r *http.Request, d front.DevTools, epoch <-chan struct{},
+	g *supply.Chrome, r *http.Request, d front.DevTools, epoch <-chan struct{},
 ) (*upgraded, error) {
 	i := g.Browser.Instance
 	if i.Protocol == record.BiDi {
@@ -358,7 +358,7 @@ func (u *upgraded) writeTo(w http.ResponseWriter) {
 }
 
 // join takes over the client's connection and joins it with the browser's.
-func (p *Proxy) join(w *front.Response, r *http.Request, g *generation, u *upgraded, epoch <-chan struct{}) error {
+func (p *Proxy) join(w *front.Response, r *http.Request, g *supply.Chrome, u *upgraded, epoch <-chan struct{}) error {
 	began := w.Arrived
 	client, in, err := w.Take()
 	if err != nil {
@@ -376,7 +376,7 @@ func (p *Proxy) join(w *front.Response, r *http.Request, g *generation, u *upgra
 	if !p.backend.addTunnel(g, t, epoch) {
 		t.Close()
 		p.Front.Limit.Drop(client)
-		return errCutOff
+		return supply.ErrCutOff
 	}
 	go func() {
 		sent, received := p.run(g, t, u.resp)
@@ -389,7 +389,7 @@ func (p *Proxy) join(w *front.Response, r *http.Request, g *generation, u *upgra
 }
 
 // run relays between a client and its browser until one of them is gone.
-func (p *Proxy) run(g *generation, t *tunnel, switched *http.Response) (sent, received int64) {
+func (p *Proxy) run(g *supply.Chrome, t *tunnel, switched *http.Response) (sent, received int64) {
 	var head bytes.Buffer
 	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
 	switched.Header.Write(&head)

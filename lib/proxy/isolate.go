@@ -25,7 +25,7 @@ var errBiDi = &exit.Error{
 // counts as used until release is called.
 func (p *Proxy) chrome(ctx context.Context, _ *fleet.Entry) (browser *virtual.Browser, u fleet.Use, err error) {
 	b := &p.backend
-	failed := p.try(ctx, b.epochAt(time.Now()), func(g *generation) (opened error) {
+	failed := p.try(ctx, b.epochAt(time.Now()), func(g *supply.Chrome) (opened error) {
 		if g.Browser.Instance.Protocol == record.BiDi {
 			err = errBiDi
 			return nil

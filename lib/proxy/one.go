@@ -89,7 +89,7 @@ func (p *Proxy) serveOne(w *front.Response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	release := sync.OnceFunc(func() { p.backend.release(g) })
+	release := sync.OnceFunc(func() { p.backend.Leave(g) })
 	defer release()
 	if err := p.One.await(r.Context()); err != nil {
 		return noAnswer(err)

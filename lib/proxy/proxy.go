@@ -21,7 +21,6 @@ import (
 	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/state"
-	"btools/lib/wait"
 )
 
 // Proxy is a proxy. Set its fields before Serve.
@@ -84,13 +83,14 @@ func (p *Proxy) Start() {
 		p.answerTimeout = answerTimeout
 	}
 	b := &p.backend
-	*b = backend{launch: p.Launch, owned: !p.Foreign, overlap: p.Overlap, state: p.State, log: p.Log,
-		changed: p.Changed, unconnected: p.Unconnected, held: p.Held, opts: p.Options, epoch: make(chan struct{}),
-		one: p.One, spec: supply.Spec{Foreign: p.Foreign, Open: p.backend.openPort, Within: p.answerTimeout,
+	*b = backend{owned: !p.Foreign, state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected,
+		held: p.Held, epoch: make(chan struct{}), one: p.One}
+	b.Runner = supply.Runner{Launch: p.Launch, Overlap: p.Overlap, Options: p.Options, Closed: errClosed, Owner: b,
+		Spec: supply.Spec{Foreign: p.Foreign, Open: b.openPort, Within: p.answerTimeout,
 			Late: errors.New("its WebSocket did not answer"), Grace: endDelay, Health: p.Health, Log: p.Log,
 			Idle: supply.Idle{Timeout: p.Idle, ByConnections: p.IdleByConnections, Busy: isDownloading}}}
 	if p.One != nil {
-		b.spec.Health.Ping = p.One.check
+		b.Spec.Health.Ping = p.One.check
 	}
 	if p.Changed == nil {
 		p.backend.changed = func() {}
@@ -122,7 +122,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 	if p.Eager {
 		wg.Go(func() {
 			if err := p.begin(ctx); err != nil && ctx.Err() == nil {
-				logFailure(p.Log, err)
+				supply.LogFailure(p.Log, "no browser: ", err)
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 		// A trace that is not read blocks its connections.
 		defer time.AfterFunc(time.Second, func() { p.Trace.Out.Close() }).Stop()
 	}
-	p.backend.close()
+	p.backend.Close()
 	if p.Sessions != nil {
 		p.Sessions.Close()
 	}
@@ -159,7 +159,15 @@ func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) 
 
 // Stop stops the browser and returns when it is gone. The next connection
 // launches another one.
-func (p *Proxy) Stop(ctx context.Context) error { return p.backend.stop(ctx) }
+func (p *Proxy) Stop(ctx context.Context) error {
+	if err := p.backend.errNotOwned(); err != nil {
+		return err
+	}
+	return p.backend.Stop(ctx, false)
+}
+
+// Browsers returns what launches and stops the proxy's browser.
+func (p *Proxy) Browsers() *supply.Runner { return &p.backend.Runner }
 
 // CloseWebSockets closes all open WebSockets. Requests that wait for the
 // browser fail, so that none of them becomes a connection later.
@@ -169,10 +177,10 @@ func (p *Proxy) CloseWebSockets() { p.backend.closeWebSockets() }
 const (
 	Foreign      = "foreign"      // owned by another program
 	Unresponsive = "unresponsive" // foreign, and it did not answer the last health check
-	Stopped      = "stopped"
-	Launching    = "launching"
-	Ready        = "ready"
-	Stopping     = "stopping"
+	Stopped      = supply.Stopped
+	Launching    = supply.Launching
+	Ready        = supply.Ready
+	Stopping     = supply.Stopping
 )
 
 // Exits of browsers that the proxy has stopped and that were well.
@@ -186,7 +194,6 @@ var (
 type Status struct {
 	api.ProxyStatus
 	Exit    error `json:"-"` // why the last browser ended; nil: none has
-	Ending  error `json:"-"` // why a browser is being stopped; nil: none is
 	Failure error `json:"-"` // LastError of a launch; nil: the last one has not failed
 }
 
@@ -205,48 +212,35 @@ func (p *Proxy) Status() (Status, *record.Record) {
 }
 
 func (p *Proxy) status() (Status, *record.Record) {
-	b := &p.backend
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := Status{api.ProxyStatus{State: Stopped, Owned: b.owned, Connections: p.Front.Limit.Count(),
-		Launches: b.launches, Options: b.opts}, b.lastExit, nil, b.lastError}
+	b := p.backend.Status()
+	s := Status{api.ProxyStatus{State: b.State, Owned: !p.Foreign, Connections: p.Front.Limit.Count(),
+		Launches: b.Launches, Options: b.Options}, b.Exit, b.Failure}
 	if s.Exit != nil {
 		s.LastExit = s.Exit.Error()
 	}
 	if s.Failure != nil {
 		s.LastError = s.Failure.Error()
 	}
-	g := b.current
-	if !b.owned {
+	if p.Foreign {
 		s.State = Foreign
 	}
-	if g == nil {
+	c := b.Current
+	if c == nil {
 		return s, nil
 	}
-	s.WebSockets = len(g.Conns())
-	checked, checkErr := g.LastCheck()
+	s.WebSockets = len(c.Conns())
+	checked, checkErr := c.LastCheck()
 	if !checked.IsZero() {
 		s.LastCheck = new(checked)
 	}
-	launched := g.WasLaunched()
-	if launched && !g.IsEnding() {
-		s.IdleSeconds = new(max(0, time.Since(g.LastUse()).Round(time.Millisecond).Seconds()))
+	if b.State == Ready {
+		s.IdleSeconds = new(max(0, time.Since(c.LastUse()).Round(time.Millisecond).Seconds()))
 	}
-	switch {
-	case !b.owned && launched:
-		if checkErr != "" {
-			s.State, s.LastError = Unresponsive, checkErr
-		}
-		return s, g.Browser.Record
-	case !b.owned:
-	case wait.Closed(g.Gone()) || g.IsEnding() && !launched:
-	case g.IsEnding():
-		s.State, s.Ending = Stopping, g.Cause()
-	case launched:
-		s.State = Ready
-		return s, g.Browser.Record
-	default:
-		s.State = Launching
+	if p.Foreign && checkErr != "" {
+		s.State, s.LastError = Unresponsive, checkErr
 	}
-	return s, nil
+	if !c.WasLaunched() || !p.Foreign && b.State != Ready {
+		return s, nil
+	}
+	return s, c.Browser.Record
 }

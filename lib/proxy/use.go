@@ -22,18 +22,13 @@ func (b *backend) epochAt(arrival time.Time) <-chan struct{} {
 
 // addTunnel counts a WebSocket as use of the browser. It returns false if the
 // browser is ending or the epoch has ended.
-func (b *backend) addTunnel(g *generation, t *tunnel, epoch <-chan struct{}) bool {
+func (b *backend) addTunnel(g *supply.Chrome, t *tunnel, epoch <-chan struct{}) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if wait.Closed(epoch) || !g.Connect(t) {
-		return false
-	}
-	b.running.Add(1) // never from zero: the generation is running
-	return true
+	return !wait.Closed(epoch) && g.Connect(t)
 }
 
-func (b *backend) removeTunnel(g *generation, t *tunnel) {
-	defer b.running.Done()
+func (b *backend) removeTunnel(g *supply.Chrome, t *tunnel) {
 	last := g.Disconnect(t)
 	close(t.done)
 	if last {
@@ -50,7 +45,7 @@ func (b *backend) markClientGone(t *tunnel) {
 
 // awaitSessionEnd waits until each WebSocket of the generation has a client:
 // the next session needs the one that is ending to be gone.
-func (b *backend) awaitSessionEnd(ctx context.Context, g *generation, epoch <-chan struct{}) error {
+func (b *backend) awaitSessionEnd(ctx context.Context, g *supply.Chrome, epoch <-chan struct{}) error {
 	for {
 		var left <-chan struct{}
 		b.mu.Lock()
@@ -69,7 +64,7 @@ func (b *backend) awaitSessionEnd(ctx context.Context, g *generation, epoch <-ch
 		case <-g.Done():
 			return supply.ErrStopping
 		case <-epoch:
-			return errCutOff
+			return supply.ErrCutOff
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -83,8 +78,8 @@ func (b *backend) closeWebSockets() {
 	close(b.epoch)
 	b.lastEpoch, b.epoch, b.epochBegan = b.epoch, make(chan struct{}), time.Now()
 	var open []supply.Conn
-	if b.current != nil {
-		open = b.current.Conns()
+	if c := b.Status().Current; c != nil {
+		open = c.Conns()
 	}
 	for _, c := range open {
 		c.(*tunnel).clientGone = true

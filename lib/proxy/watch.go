@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"btools/lib/fleet/supply"
 	"btools/lib/record"
 	"btools/lib/sibling"
 )
@@ -16,7 +17,7 @@ const endDelay = 2 * time.Second
 // does not end by itself, it is ended, provided that why is not nil. The result
 // says whether the browser has ended or will end, so that the request can be
 // tried with another one.
-func (b *backend) reportUnreachable(g *generation, why error) bool {
+func (b *backend) reportUnreachable(g *supply.Chrome, why error) bool {
 	if !b.owned {
 		return false
 	}
@@ -26,18 +27,9 @@ func (b *backend) reportUnreachable(g *generation, why error) bool {
 	case <-time.After(endDelay):
 	}
 	if why != nil {
-		b.end(g, why)
+		g.End(why) // the next user launches another one
 	}
 	return why != nil
-}
-
-// end ends a browser of our own; the next user launches another one.
-func (b *backend) end(g *generation, why error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.owned {
-		b.endLocked(g, why)
-	}
 }
 
 // stopOrphan stops the browser of a launcher that exited before it, because no

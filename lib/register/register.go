@@ -16,7 +16,7 @@ import (
 	"btools/lib/state"
 )
 
-// Look is the time between two looks at the entry and the socket.
+// Look is how often it is looked whether the entry and the socket are there.
 const Look = 10 * time.Second
 
 // dropBound is how long the removal of the entry may take.
@@ -33,12 +33,13 @@ type Service struct {
 	// Inherited is the socket if an earlier process of this service had it: Open leaves it to Serve to list
 	// the program.
 	Inherited net.Listener
-	// Shared is whether other programs of this kind open the same path. Such a socket is opened before the program is
-	// listed. Otherwise the program is listed first, so that the socket is swept if the process is killed in between.
+	// Shared says that other programs of this kind open the same path: then it
+	// is opened before it is listed. One of this process alone is listed first,
+	// so that it is swept if the process is killed in between.
 	Shared bool
 	// Entry returns the program's entry in the state file.
 	Entry func() state.Service
-	// Linger is how long connections last after Close, so that clients read their answers.
+	// Linger is how long connections may last after Close: who has asked reads the answer, and leaves.
 	Linger time.Duration
 	Log    *slog.Logger
 
@@ -121,7 +122,7 @@ func (s *Service) listen(ctx context.Context) error {
 	return nil
 }
 
-// Serve answers requests until Close.
+// Serve has requests answered until Close.
 func (s *Service) Serve(handle control.Handler) {
 	s.mu.Lock()
 	s.handle = handle
@@ -178,7 +179,7 @@ func (s *Service) Move(ctx context.Context, path string) (leave func(), err erro
 	return func() { control.Leave(old) }, nil
 }
 
-// Restore looks at once whether the entry and the socket are there.
+// Restore has it looked now whether all is there.
 func (s *Service) Restore() {
 	select {
 	case s.restore <- struct{}{}:
@@ -186,7 +187,8 @@ func (s *Service) Restore() {
 	}
 }
 
-// Close removes the socket and the entry, and returns when the last request is answered.
+// Close takes the socket and the entry away, and returns when nobody is being
+// answered any more.
 func (s *Service) Close() error {
 	s.mu.Lock()
 	s.closed = true

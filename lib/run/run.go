@@ -23,14 +23,14 @@ import (
 	"btools/lib/terminal"
 )
 
-// Endpoint is the browser of a command, as its arguments and environment say.
+// Endpoint is what a command is told of its browser.
 type Endpoint struct {
 	ID, HTTPURL, WSURL string // ID is "" of a proxy
 	Port               int    // 0: others have browsers there, too; or there is no browser
 	Protocol           string // "": CDP
 }
 
-// EndpointOf returns the endpoint of an instance.
+// EndpointOf is the endpoint of an instance.
 func EndpointOf(i record.Instance) Endpoint {
 	return Endpoint{ID: i.ID, HTTPURL: i.HTTPURL, WSURL: i.WSURL, Port: i.Port, Protocol: i.Protocol}
 }
@@ -42,7 +42,7 @@ const (
 	WSEndpoint  = "{ws_endpoint}"
 )
 
-// HasPlaceholder reports whether the arguments of a command name its browser.
+// HasPlaceholder reports whether a command has its browser in its arguments.
 func HasPlaceholder(argv []string) bool {
 	return slices.ContainsFunc(argv, func(a string) bool {
 		return strings.Contains(a, CDPPort) || strings.Contains(a, CDPEndpoint) || strings.Contains(a, WSEndpoint)
@@ -59,7 +59,8 @@ func (e Endpoint) Expand(argv []string) []string {
 	return args
 }
 
-// Environ returns the variables that name the browser of a command, or nil without a browser.
+// Environ is what tells a command of its browser in its environment, nil if
+// there is none.
 func (e Endpoint) Environ() []string {
 	if e.Port == 0 && e.WSURL == "" {
 		return nil

@@ -35,7 +35,7 @@ const (
 	// Release ends leases or sessions, and answers with those that it has ended.
 	Release control.Method[Of, []*record.Record] = "release"
 
-	// Attach shows a session to a person: after the answer the connection is a WebSocket that carries CDP.
+	// Attach has a person look at a session: after the answer the connection is a WebSocket that carries CDP.
 	Attach control.Method[AttachRequest, Attached] = "attach"
 
 	// Downloads answers with the downloads of a lease or session, the oldest first.
@@ -131,8 +131,8 @@ type EventList[E any] struct {
 	Events []E `json:"events"`
 }
 
-// Notices is the answer to watch for a lease or a browser: news for its holder, as soon as there is any. Of a browser
-// it has only Ended.
+// Notices is the answer to watch for a lease or a browser: what its holder may not know yet. It comes
+// when there is something. Of a browser it is only Ended.
 type Notices struct {
 	// Ended says how the lease ended, for example "the lease was released", or why the
 	// browser has left; it is "" while the lease lasts.

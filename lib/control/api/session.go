@@ -15,13 +15,13 @@ type AttachRequest struct {
 	Session  string `json:"session,omitempty"`
 	Lease    string `json:"lease,omitempty"`
 	Instance string `json:"instance,omitempty"`
-	Who      string `json:"who"`            // the person's name for others
+	Who      string `json:"who"`            // as others are told
 	Tile     bool   `json:"tile,omitempty"` // a small picture among others
 	View     bool   `json:"view,omitempty"` // the person may not take control
 	Wake     bool   `json:"wake,omitempty"` // a hibernated session comes back
 }
 
-// Attached is the answer to attach.
+// Attached is its answer.
 type Attached struct {
 	Lock bool   `json:"lock"`          // the person may take control
 	Why  string `json:"why,omitempty"` // if not
@@ -78,13 +78,13 @@ func (s *Session) IsCalled(name string) bool {
 	return s.Name == name || called != s.Name && called == begin(name)
 }
 
-// Hibernation is the part of the status of a session, or of a leased instance, about its hibernation.
+// Hibernation is what a session, or the instance of a lease that has one, says of it.
 type Hibernation struct {
 	Hibernated bool         `json:"hibernated,omitempty"`  // it is saved, and its next user gets it back
 	RestoredAt *record.Time `json:"restored_at,omitempty"` // when that happened last; nil: never
 	// Crash is the end of the browser from which it came back last; nil: it was saved before that.
 	Crash *Crash `json:"crash,omitempty"`
-	// Lost lists the parts of its storage that did not come back then, and why; Unkept those that would not now.
+	// Lost is what of its storage did not come back then, and why; Unkept is what would not now.
 	Lost   []string `json:"lost,omitempty"`
 	Unkept []string `json:"unkept,omitempty"`
 }
@@ -110,7 +110,7 @@ type Stats struct {
 	Gaps        []string        `json:"-"`                 // what of its storage is not kept, and why
 }
 
-// Control says which person has taken over a session.
+// Control is that a person has taken over a session.
 type Control struct {
 	By    string      `json:"by"`
 	Since record.Time `json:"since"`

@@ -50,7 +50,7 @@ func Auth(c *cli.Context) error {
 	return nil
 }
 
-// authSpec returns the child that an argument names.
+// authSpec is the child that an argument names.
 func authSpec(c *cli.Context, arg string) (child.Spec, error) {
 	if strings.Contains(arg, "://") {
 		spec, err := child.Parse(arg)
@@ -76,7 +76,8 @@ func authSpec(c *cli.Context, arg string) (child.Spec, error) {
 		arg)
 }
 
-// useLogins gives the children at URLs the logins of this user, unless all hosts of --http would share them.
+// useLogins gives the children at URLs the logins of this user. With --http all hosts
+// would have them.
 func useLogins(c *cli.Context, children []child.Spec) {
 	store, err := oauth.Open(c.Getenv, c.Home())
 	if err != nil { // without a directory there are none

@@ -116,7 +116,7 @@ func open(c *cli.Context, options []string) (shell.Server, error) {
 	return shell.Here(co), nil
 }
 
-// callable returns the tools of builtin that can be called, listed or not.
+// callable returns the tools of builtin that may be called, listed or not.
 func callable(c *cli.Context) []string {
 	all, _ := tools.Names("all") // which is a group
 	if c.String("page-tools") == "off" {
@@ -125,7 +125,7 @@ func callable(c *cli.Context) []string {
 	return all
 }
 
-// elsewhere returns the server at a URL that has the tools of a session with these options; nil: bmcp itself has them.
+// elsewhere is the server at a URL whose tools a session with these options has; nil: it has those of bmcp here.
 func elsewhere(options []string) ([]child.Spec, error) {
 	if len(options) == 0 || !strings.HasPrefix(options[0], "--url=") {
 		return nil, nil
@@ -141,7 +141,7 @@ func elsewhere(options []string) ([]child.Spec, error) {
 	return []child.Spec{spec}, nil
 }
 
-// atURL returns the options of a session that has the tools of a server at a URL.
+// atURL are the options of a session that has the tools of a server at a URL.
 func atURL(c *cli.Context) ([]string, error) {
 	for _, name := range sessionOptions() {
 		if c.Given(name) {
@@ -160,7 +160,7 @@ func atURL(c *cli.Context) ([]string, error) {
 	return options, err
 }
 
-// sessionOptions returns the options of bmcp with which a session of bmcp call can start.
+// sessionOptions are those of bmcp with which a session of bmcp call starts.
 func sessionOptions() []string {
 	ofSessions := settings.Flags(settings.Request)
 	names := slices.DeleteFunc(settings.Flags(settings.Agent), func(name string) bool {
@@ -177,7 +177,7 @@ func CallFlags() []ucli.Flag {
 	return slices.DeleteFunc(ServerFlags(), func(f ucli.Flag) bool { return !slices.Contains(names, f.Names()[0]) })
 }
 
-// target returns the session that a command is for.
+// target is the session that a command is for.
 func target(c *cli.Context) (t shell.Target, err error) {
 	t = shell.Target{Session: c.String("session"), Release: cli.Release()}
 	if t.Session != "" || c.Given("session") {
@@ -246,7 +246,7 @@ func target(c *cli.Context) (t shell.Target, err error) {
 	return t, nil
 }
 
-// around returns the surroundings of a session with these options.
+// around are the surroundings of a session with these options.
 func around(env *cli.Env, options []string) (relay.Around, error) {
 	programs := slices.ContainsFunc(options, func(option string) bool {
 		name, value, _ := strings.Cut(option, "=")
@@ -259,8 +259,8 @@ func around(env *cli.Env, options []string) (relay.Around, error) {
 	return relay.AroundCall(env.Environ(), dir, programs), nil
 }
 
-// callClient returns a client for the session of a target, and notes in the target where the session begins. With
-// start, the client starts the service if none runs.
+// callClient makes calls on the session of a target, which it tells where the session begins. With start, it starts the
+// service if none runs.
 func callClient(c *cli.Context, t *shell.Target, start bool) (*shell.Client, error) {
 	a, err := around(c.Env, t.Options)
 	if err != nil {
@@ -363,8 +363,8 @@ func call(c *cli.Context, by func(*shell.Target) (caller, func(), error)) error 
 	return one(ctx, c, cl, r, args)
 }
 
-// form returns how much of a result is printed: all on a terminal, and elsewhere its beginning, as the reader may pay
-// for each word.
+// form returns how much of a result is printed: to a terminal all, and elsewhere a beginning, as somebody who pays for
+// each word may read it.
 func form(c *cli.Context) (f results.Form, err error) {
 	const most = 8 << 10
 	var alone []string
@@ -584,15 +584,14 @@ func batch(ctx context.Context, c *cli.Context, cl caller, r shell.Request) erro
 	return failed
 }
 
-// fits reports whether a request is short enough for the service.
+// fits reports whether a request is one that the service reads.
 func fits(r shell.Request) bool {
 	const around = 100 // bytes of its number and method
 	b, err := json.Marshal(r)
 	return err == nil && len(b)+around <= control.MaxLine
 }
 
-// readLine returns a line, or the beginning of a line that is too long. The last line comes with an error, io.EOF at
-// the end.
+// readLine reads a line, of one that is too long the beginning. The last one comes with an error, io.EOF at the end.
 func readLine(r *bufio.Reader) (line string, tooLong bool, err error) {
 	var b []byte
 	for {
@@ -606,7 +605,7 @@ func readLine(r *bufio.Reader) (line string, tooLong bool, err error) {
 	}
 }
 
-// codeOf returns the exit code of an error.
+// codeOf is the exit code of an error.
 func codeOf(err error) int {
 	var e *exit.Error
 	var status exit.Status
@@ -683,7 +682,7 @@ func End(c *cli.Context) error {
 	return err
 }
 
-// CallHelp returns the help text of a tool, or the list of tools.
+// CallHelp is what --help says of a tool, or which tools there are.
 func CallHelp(env *cli.Env, words []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
@@ -721,10 +720,10 @@ func toolGroups(all []json.RawMessage) string {
 	return b.String()
 }
 
-// completeTimeout bounds the request for the tools of a session.
+// completeTimeout is how long a service may take to say which tools its session has.
 const completeTimeout = time.Second
 
-// sessionTools returns the tools of the caller's session, or those that a new one has.
+// sessionTools are the tools of the caller's session, or those that a new one has.
 func sessionTools(ctx context.Context, env *cli.Env) (t shell.Tools) {
 	a, _ := around(env, nil)
 	store := state.Open(env.Getenv)

@@ -18,7 +18,7 @@ import (
 	"btools/lib/shell/relay"
 )
 
-// errNotHere is the error for a command line that the service has not begun: the program that was started runs it.
+// errNotHere says that the program that was started is to run a command line, as the service has not done anything.
 var errNotHere = control.Errorf(control.BadRequest, "this command line is for the program that was started")
 
 // service is the service, as the caller of a command line that it runs.
@@ -113,7 +113,7 @@ func lookup(environ []string, name string) string {
 	return ""
 }
 
-// ofEnvironment returns the options that the variables of the caller set: the service has other variables.
+// ofEnvironment returns the options that variables of the caller set, which the service does not have.
 func ofEnvironment(environ []string) (options []string) {
 	variables := map[string]string{"session": "BTOOLS_SESSION", "log-level": "BTOOLS_LOG_LEVEL",
 		"log-format": "BTOOLS_LOG_FORMAT"}

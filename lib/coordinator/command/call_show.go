@@ -44,7 +44,7 @@ type content struct {
 	Resource                   struct{ Text, Blob, MIMEType string }
 }
 
-// binary returns the data of a part that is not text, or false.
+// binary returns the data of a part that is no text, false if it has none.
 func (p *content) binary() (d data, ok bool) {
 	text, kind := p.Data, p.MIMEType
 	if text == "" {
@@ -54,7 +54,7 @@ func (p *content) binary() (d data, ok bool) {
 	return data{b, kind}, err == nil && len(b) > 0
 }
 
-// text returns the text of a part, or the target of a link.
+// text returns the text of a part, of a link where it leads.
 func (p *content) text() string {
 	if p.Type == "resource_link" {
 		return fmt.Sprintf("%s: %s", p.Name, p.URI)
@@ -165,7 +165,7 @@ func printValue(c *cli.Context, r *result) error {
 	return printJSON(c, bytes.TrimSpace(raw.Bytes()))
 }
 
-// printJSON prints a line of JSON, escaped for a terminal.
+// printJSON prints a line of JSON, in which a terminal finds no command.
 func printJSON(c *cli.Context, raw json.RawMessage) error {
 	if terminal.Is(c.Stdout) {
 		raw = terminal.EscapeJSON(raw)
@@ -174,7 +174,7 @@ func printJSON(c *cli.Context, raw json.RawMessage) error {
 	return err
 }
 
-// text returns the writer for texts on standard output.
+// text returns where texts for standard output go.
 func text(c *cli.Context) io.Writer {
 	if terminal.Is(c.Stdout) {
 		return safe{c.Stdout}
@@ -287,7 +287,7 @@ func printParts(c *cli.Context, tool string, to io.Writer, parts []content) erro
 	return nil
 }
 
-// safe is a writer to a terminal that escapes control sequences.
+// safe is a terminal, which takes no text of a page for a command.
 type safe struct{ io.Writer }
 
 func (s safe) Write(b []byte) (int, error) {

@@ -7,7 +7,7 @@ import (
 	"btools/lib/settings"
 )
 
-// checkCDP refuses flags that contradict --cdp.
+// checkCDP refuses what contradicts a browser that runs.
 func checkCDP(c *cli.Context, ch choice) error {
 	if !c.IsSet("cdp") {
 		return c.UsageError("--isolated is for --cdp")
@@ -45,17 +45,17 @@ func checkCDP(c *cli.Context, ch choice) error {
 	return nil
 }
 
-// ofPages lists the settings of a session that change its pages, or what they may reach.
+// ofPages are the settings of a session that change what its pages are or reach.
 var ofPages = []string{"allow-origins", "block-origins", "block-private", "device", "user-agent", "geolocation",
 	"timezone", "locale", "header", "offline", "grant", "init-script"}
 
-// endpoint returns the endpoint of --cdp.
+// endpoint is that of --cdp.
 func endpoint(c *cli.Context) (source.Endpoint, error) {
 	at, err := source.ParseEndpoint(c.String("cdp"))
 	return at.In(c.State()), err
 }
 
-// atEndpoint returns the browser that runs at the endpoint.
+// atEndpoint is the browser that runs.
 func atEndpoint(c *cli.Context, adjust func(*source.Sharing)) (*source.Source, error) {
 	at, err := endpoint(c)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package command implements the commands of bmcp.
+// Package command is what the commands of bmcp do.
 package command
 
 import (
@@ -50,8 +50,9 @@ import (
 	"btools/lib/wsl"
 )
 
-// closeTimeout bounds the end of all children and browsers: a child, bproxy and bpool have shorter bounds. Programs
-// that have not ended by then are bound to bmcp, and end with it.
+// closeTimeout is how long the end of everything may take: more than a child,
+// bproxy or bpool may. What has not ended by then ends with bmcp, to which it
+// is bound.
 const closeTimeout = 40 * time.Second
 
 // Run serves a host until its end of file, or until told to stop.
@@ -64,7 +65,7 @@ func Run(c *cli.Context) error {
 	return err
 }
 
-// serve serves a host, and notes when it has begun to.
+// serve notes whether it has begun to serve a host.
 func serve(c *cli.Context, serves *bool) error {
 	if args := c.Args(); len(args) > 0 {
 		return c.UsageError("%q is not a command of bmcp: a child's command goes after --", args[0])
@@ -134,7 +135,7 @@ func serve(c *cli.Context, serves *bool) error {
 	return err
 }
 
-// serverOptions returns the options of the server; adjust changes how hosts share the one browser.
+// serverOptions are those of the server that the flags describe; adjust changes how hosts share the one browser.
 func serverOptions(c *cli.Context, adjust func(*source.Sharing)) (o coordinator.Options, err error) {
 	o = coordinator.Options{Dir: project(c), Release: cli.Release(), CacheDir: cacheDir(c.Getenv, c.Home()),
 		Detect: detect, Eager: c.Bool("eager"), NoBulk: c.Bool("no-bulk"),
@@ -164,8 +165,9 @@ func serverOptions(c *cli.Context, adjust func(*source.Sharing)) (o coordinator.
 	return o, err
 }
 
-// collectEarly makes the collector run when memory has grown by half, and not only when it has doubled, unless GOGC is
-// set: many sessions keep much memory. The collector takes little of the CPU even so.
+// collectEarly has memory collected when it has grown by half, and not only when it
+// has doubled, unless GOGC says when: many sessions keep much, and what they leave
+// besides is to be less. The collector takes little of the CPU even so.
 func collectEarly() {
 	const usual, early = 100, 50 // percent
 	if was := debug.SetGCPercent(early); was != usual {
@@ -208,7 +210,7 @@ type address struct {
 	URL string `json:"url"`
 }
 
-// cacheDir returns the directory for the lists of children, or "".
+// cacheDir is where the children's lists are kept, "" if nowhere.
 func cacheDir(getenv func(string) string, home string) string {
 	dir := getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(dir) {
@@ -233,7 +235,8 @@ type file struct {
 	} `toml:"child"`
 }
 
-// children returns the children of -- CMD, else of --mcp and the file, else the default one.
+// children are those of -- CMD, else of --mcp and the file, else the default
+// one.
 func children(c *cli.Context) ([]child.Spec, error) {
 	var all []child.Spec
 	if c.Bool("no-child") {
@@ -349,10 +352,10 @@ func children(c *cli.Context) ([]child.Spec, error) {
 
 func isBuiltin(child child.Spec) bool { return child.Builtin }
 
-// pageToolFeatures lists the features of Chromium by which pages declare tools and clients call them.
+// pageToolFeatures are those of Chromium by which pages declare tools, and their tools are called.
 var pageToolFeatures = []string{"WebMCPTesting", "DevToolsWebMCPSupport"}
 
-// toolNames returns the tools that --tools chooses; nil: all.
+// toolNames are the tools that --tools chooses; nil: all.
 func toolNames(c *cli.Context, children []child.Spec) ([]string, error) {
 	selection, off := c.String("tools"), c.String("page-tools") == "off"
 	if selection == "" && !off {
@@ -375,7 +378,8 @@ func toolNames(c *cli.Context, children []child.Spec) ([]string, error) {
 	return names, nil
 }
 
-// there returns an error if a command cannot be run. From WSL, Node.js may be that of Windows.
+// there says why a command can't be run as it is, nil if it can. From WSL,
+// Node.js may be that of Windows.
 func there(argv []string) error {
 	_, err := run.Find(argv)
 	if name := filepath.Base(argv[0]); (name == "node" || name == "npx") && wsl.Check(os.Getenv) == nil {
@@ -420,14 +424,15 @@ func choose(c *cli.Context, environ []string) (ch choice, err error) {
 	if err != nil || !ch.configured {
 		return ch, err
 	}
-	// Report a wrong configuration now, before a host connects.
+	// That it is wrong is to be said before a host has come.
 	if _, err := config.Load(config.Path(path, c.Getenv, c.Home()), environ, ch.vars...); err != nil {
 		return ch, exit.Errorf(exit.Config, "the configuration of the pools is not valid:\n%w", err)
 	}
 	return ch, nil
 }
 
-// checkState refuses a state that cannot be used, before a host connects. A service looks for its own states.
+// checkState refuses a state that cannot be used, before a host has come. That of a
+// service is its own to look for.
 func checkState(c *cli.Context, ch choice) error {
 	if c.String("state") == "" {
 		return nil
@@ -455,7 +460,7 @@ func checkState(c *cli.Context, ch choice) error {
 	return err
 }
 
-// browsers returns the source of browsers that the flags choose.
+// browsers are those that are chosen.
 func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing)) (*source.Source, error) {
 	ch, err := choose(c, os.Environ())
 	if err != nil {
@@ -525,8 +530,8 @@ func browsers(c *cli.Context, children []child.Spec, adjust func(*source.Sharing
 	return source.Proxied(store, c.Messages, slices.Concat(log, o.Argv()), how), nil
 }
 
-// firefoxes returns the arguments of bpool for one Firefox for each host, launched on demand: a Firefox has one session
-// at a time.
+// firefoxes are the arguments of bpool for a Firefox for each host, launched when it is
+// needed: Firefox has one session at a time.
 func firefoxes(headless bool) (args []string) {
 	for _, set := range []string{"__FIREFOX_INSTANCES=16", "_BROWSER=firefox", "_START=lazy", "_IDLE=10m",
 		"_ISOLATED=true", fmt.Sprint("_HEADLESS=", headless)} {
@@ -582,8 +587,9 @@ func sharing(c *cli.Context) (how source.Sharing, err error) {
 	return how, checkHibernate(c, how)
 }
 
-// project returns the host's project, which is the working directory. It returns "" in the home directory or the root,
-// in which hosts without a project start bmcp: their files have every key of the user.
+// project is the host's project: the working directory. Many hosts that have no
+// project start bmcp in the home directory or in the root: that is no choice of
+// files, and would give away every key of the user. It is "" then.
 func project(c *cli.Context) string {
 	dir, err := c.WorkDir()
 	if err == nil {
@@ -595,7 +601,8 @@ func project(c *cli.Context) string {
 	return dir
 }
 
-// holds reports whether a directory is the root, the home directory, or above the home directory.
+// holds reports whether a directory is the root, the home directory, or above
+// that.
 func holds(dir, home string) bool {
 	if filepath.Dir(dir) == dir {
 		return true
@@ -648,7 +655,8 @@ func served(c *cli.Context) (*source.Source, error) {
 	}, name), nil
 }
 
-// variables returns the variables of --env-file, and the argument that hands the file on to bpool.
+// variables are those of --env-file, and the argument that hands it on to
+// bpool.
 func variables(c *cli.Context) (vars []envfile.Variable, handOn []string, err error) {
 	path := c.String("env-file")
 	if vars, err = config.ReadVariables(path, c.Log); err != nil || path == "" {

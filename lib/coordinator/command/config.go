@@ -205,7 +205,7 @@ func difference(before, after string) string {
 	return text.String()
 }
 
-// environment returns the variables of --env, by name.
+// environment is what --env sets, by name.
 func environment(c *cli.Context) (map[string]string, error) {
 	env := map[string]string{}
 	for _, kv := range c.StringSlice("env") {
@@ -218,8 +218,9 @@ func environment(c *cli.Context) (map[string]string, error) {
 	return env, nil
 }
 
-// checkEntry refuses arguments and an environment with which bmcp cannot run, and notes the address at which it will
-// serve. It only warns of a missing child, which the host may have.
+// checkEntry refuses arguments and an environment that bmcp can't be run with,
+// and notes the address at which it will serve. That a child is not there is only
+// told: it may be where the host is.
 func checkEntry(c *cli.Context, e *mcphosts.Entry) error {
 	var environ []string
 	for k, v := range e.Env {

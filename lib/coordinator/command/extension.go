@@ -14,7 +14,7 @@ import (
 
 const joinedPools = "LAUNCH=extension makes a pool of browsers that join"
 
-// checkExtension refuses flags that contradict --extension.
+// checkExtension refuses what contradicts a browser that joins.
 func checkExtension(c *cli.Context, ch choice) error {
 	switch {
 	case ch.service:
@@ -27,7 +27,7 @@ func checkExtension(c *cli.Context, ch choice) error {
 	return without(c, "a browser that joins by its extension is its user's, and runs already", "session-idle")
 }
 
-// ofHub returns the browsers that join.
+// ofHub is the browser that joins.
 func ofHub(c *cli.Context) (*source.Source, error) {
 	how, err := sharing(c)
 	if err != nil {

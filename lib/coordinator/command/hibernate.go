@@ -8,8 +8,8 @@ import (
 	"btools/lib/settings"
 )
 
-// lastHibernated sets how long hibernated virtual browsers last, and makes the browser last until they are hibernated,
-// where no flag says otherwise.
+// lastHibernated has virtual browsers that are hibernated last, and the browser
+// last until they are, where nothing else is set.
 func lastHibernated(how *source.Sharing, idleIsSet, browserIdleIsSet bool) {
 	if !idleIsSet {
 		how.SessionIdle = settings.HibernatedIdle

@@ -13,8 +13,8 @@ import (
 	"btools/lib/run"
 )
 
-// Hold runs a child for its owner. It ends the child when the owner is gone, and in any case all processes that the
-// child leaves behind.
+// Hold runs a child for its owner: when the owner is gone it ends the child,
+// and in any case what the child leaves behind, wherever that has got to.
 func Hold(c *cli.Context) error {
 	if c.Command == nil {
 		return c.UsageError("hold is bmcp's own: it needs -- CMD")

@@ -17,7 +17,7 @@ const (
 	maxInline = 64 << 20
 )
 
-// largeOf reads the flags about large results.
+// largeOf is what becomes of large results.
 func largeOf(c *cli.Context) (coordinator.Large, error) {
 	l := coordinator.Large{OfAll: c.IsSet("max-inline"), Entries: c.Int("max-results")}
 	if text := c.String("max-inline"); l.OfAll {
@@ -38,14 +38,14 @@ func largeOf(c *cli.Context) (coordinator.Large, error) {
 	return l, nil
 }
 
-// units lists the units of sizes.
+// units are those of sizes.
 var units = []struct {
 	name  string
 	bytes int
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"kB", 1000}, {"KB", 1000}, {"MB", 1000_000}, {"K", 1 << 10}, {"k", 1 << 10},
 	{"M", 1 << 20}, {"B", 1}, {"", 1}}
 
-// parseSize returns a number of bytes, which may have a unit.
+// parseSize reads a number of bytes, with or without a unit.
 func parseSize(text string) (int, error) {
 	for _, unit := range units {
 		number, ok := strings.CutSuffix(text, unit.name)

@@ -9,7 +9,7 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// hostPatience bounds the time until the first request of a host.
+// hostPatience is how long a host may take to send its first request.
 const hostPatience = 2 * time.Second
 
 // tellHost answers the first request of a host with the reason why bmcp cannot run: most

@@ -18,7 +18,7 @@ import (
 	"btools/lib/tools"
 )
 
-// skillText is the skill, with {{tools}} in place of the tools and {{more}} in place of the names of others.
+// skillText is the skill, with {{tools}} in the place of the tools, and {{more}} in that of the names of others.
 //
 //go:embed skill.md
 var skillText string
@@ -26,10 +26,10 @@ var skillText string
 // skillName is the skill's name, and so that of its directory, as the format of skills has it.
 const skillName = "btools"
 
-// rare lists the tools that the skill only names, besides the tools of groups.
+// rare are the tools that the skill only names, with those of groups.
 var rare = []string{"drop", "page_tools", "network_request", "emulate_media", "resize", "select_element"}
 
-// Skill prints the skill for a coding agent, or writes it to the directory where agents look for skills.
+// Skill prints what a coding agent is to know of call, or puts it where agents look for it.
 func Skill(c *cli.Context) error {
 	listed, more := tools.List(nil), slices.Clone(rare)
 	listed = slices.DeleteFunc(listed, func(tool json.RawMessage) bool {

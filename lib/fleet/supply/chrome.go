@@ -1,10 +1,11 @@
 // Package supply is where browsers come from. A Chrome is one browser, from the decision
 // to launch it to its end: launched by a sibling, running already, or behind one
-// connection. It is watched, asked for its health, stopped when it is idle, and opened
-// for sessions at most once at a time.
+// connection. It is opened for sessions once for all, asked for its health, and stopped
+// when it is idle. A Runner keeps one for its users: it launches it when it is needed,
+// replaces it by a successor, lets the one before drain, and stops it.
 //
 // The package knows no users: it counts who uses a browser, and not who that is, has no
-// leases and no sessions of clients, and does not log what only its owner can word.
+// leases and no sessions of clients, and tells its owner what only that can word.
 //
 // If this program is killed, the sibling that holds the browser ends it: it sees the end
 // of its owner's pipe, and Chrome that of its debugging pipe. A browser of another
@@ -21,6 +22,7 @@ import (
 
 	"btools/lib/cdp/single"
 	"btools/lib/exit"
+	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/virtual"
@@ -45,26 +47,33 @@ type Spec struct {
 	Idle   Idle
 	Log    *slog.Logger
 
-	// Launched is called with the result of the launch, before Ready is closed, Running after that, and Over when the
-	// browser has been stopped, before Gone is closed. All may be nil; Over is called only for one that was launched.
-	Launched func(error)
-	Running  func()
-	Over     func()
+	// launched is called with the result of the launch, before Ready is closed, running after that, ending when the
+	// browser is Done, and over when it has been stopped, before Gone is closed; each may be nil.
+	launched              func(error)
+	running, ending, over func()
 }
 
 // Chrome is one browser; a Firefox is one, too.
 type Chrome struct {
 	Spec
 	Browser *sibling.Browser // valid once Ready is closed; nil: the launch has failed
+	Began   time.Time        // when the launch has begun, valid as Browser is
 
-	mux      *single.Mux // to a browser without a port; nil: it has one
-	err      error       // of the launch
-	failed   bool        // the launch has failed and was not cancelled
-	ready    chan struct{}
-	gone     chan struct{}
-	ctx      context.Context // ends when it is ending; the cause says why
-	cancel   context.CancelCauseFunc
-	sessions *wait.Starter[*virtual.Browser]
+	mux       *single.Mux // to a browser without a port; nil: it has one
+	err       error       // of the launch
+	ready     chan struct{}
+	gone      chan struct{}
+	ctx       context.Context // ends when it is ending; the cause says why
+	cancel    context.CancelCauseFunc
+	sessions  *wait.Starter[*virtual.Browser]
+	connected sync.WaitGroup // connections; none is added once it is ending
+	logged    sync.Once      // guards the log line about a launch that has failed
+
+	// Of a Runner, under its lock:
+	opts       options.Options
+	revert     *options.Options // options of the next launch if this one fails; or nil
+	keepUnused bool             // not cancelled without users
+	exit       error            // why it has ended; nil: it is not gone
 
 	mu        sync.Mutex // nothing blocks while it is held
 	use       use
@@ -90,8 +99,8 @@ var (
 	ErrCancelled = &exit.Error{Code: exit.TryAgain, Err: errors.New("the launch was cancelled")}
 )
 
-// Start starts to launch a browser. The caller waits for Ready, and for Gone after End.
-func Start(s Spec) *Chrome {
+// prepare returns a browser that is to be launched by run.
+func prepare(s Spec) *Chrome {
 	c := &Chrome{Spec: s, ready: make(chan struct{}), gone: make(chan struct{}),
 		use: use{byConnections: s.Idle.ByConnections, conns: map[Conn]bool{}}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -101,7 +110,6 @@ func Start(s Spec) *Chrome {
 		}
 		return nil
 	}}
-	go c.run()
 	return c
 }
 
@@ -112,7 +120,21 @@ func (c *Chrome) Ready() <-chan struct{} { return c.ready }
 func (c *Chrome) Err() error { return c.err }
 
 // Failed reports whether the launch has failed and was not cancelled.
-func (c *Chrome) Failed() bool { return wait.Closed(c.ready) && c.failed }
+func (c *Chrome) Failed() bool { return wait.Closed(c.ready) && c.err != nil && c.err != ErrCancelled }
+
+// state returns the state of the browser, as in a Status.
+func (c *Chrome) state() string {
+	launched, ending := c.WasLaunched(), c.IsEnding()
+	switch {
+	case wait.Closed(c.gone) || ending && !launched:
+		return Stopped
+	case ending:
+		return Stopping
+	case launched:
+		return Ready
+	}
+	return Launching
+}
 
 // WasLaunched reports whether the launch has succeeded.
 func (c *Chrome) WasLaunched() bool { return wait.Closed(c.ready) && c.err == nil }
@@ -158,18 +180,18 @@ func (c *Chrome) HasClosed() bool { return c.mux != nil && wait.Closed(c.mux.Don
 func (c *Chrome) run() {
 	defer close(c.gone)
 	if err := c.launch(); err != nil {
-		if c.err, c.failed = err, c.ctx.Err() == nil; !c.failed {
+		if c.err = err; c.IsEnding() {
 			c.err = ErrCancelled
 		}
-		if c.Launched != nil {
-			c.Launched(c.err)
+		if c.launched != nil {
+			c.launched(c.err)
 		}
 		c.End(err)
 		close(c.ready)
 		return
 	}
-	if c.Launched != nil {
-		c.Launched(nil)
+	if c.launched != nil {
+		c.launched(nil)
 	}
 	c.mu.Lock()
 	c.use.last = time.Now()
@@ -178,11 +200,14 @@ func (c *Chrome) run() {
 	}
 	c.mu.Unlock()
 	close(c.ready)
-	if c.Running != nil {
-		c.Running()
+	if c.running != nil {
+		c.running()
 	}
 	checking := c.startChecks()
 	c.awaitEnd()
+	if c.ending != nil {
+		c.ending()
+	}
 	checking.Wait()
 	c.mu.Lock()
 	c.idleTimer.Stop()
@@ -191,8 +216,8 @@ func (c *Chrome) run() {
 		conn.Close()
 	}
 	c.close()
-	if c.Over != nil {
-		c.Over()
+	if c.over != nil {
+		c.over()
 	}
 }
 
@@ -209,6 +234,10 @@ func (c *Chrome) launch() (err error) {
 			c.close()
 			return fmt.Errorf("cannot share the browser: %w", err)
 		}
+	}
+	if c.IsEnding() {
+		c.close()
+		return ErrCancelled
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ func idle(t *testing.T, i Idle, do func(c *Chrome, sleep func(time.Duration))) {
 	synctest.Test(t, func(t *testing.T) {
 		s := spec(t)
 		s.Idle, s.Idle.Timeout = i, time.Minute
-		c := Start(s)
+		c := prepare(s)
+		go c.run()
 		<-c.Ready()
 		do(c, func(d time.Duration) { time.Sleep(d); synctest.Wait() })
 		c.End(ToldToStop)

@@ -110,6 +110,7 @@ func (c *Chrome) Connect(conn Conn) bool {
 	if c.IsEnding() {
 		return false
 	}
+	c.connected.Add(1) // before it is ending, so nobody waits yet
 	c.use.conns[conn], c.use.last = true, time.Now()
 	return true
 }
@@ -118,6 +119,9 @@ func (c *Chrome) Connect(conn Conn) bool {
 func (c *Chrome) Disconnect(conn Conn) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.use.conns[conn] {
+		c.connected.Done()
+	}
 	delete(c.use.conns, conn)
 	c.use.last = time.Now()
 	return len(c.use.conns) == 0 && !c.IsEnding()

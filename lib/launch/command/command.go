@@ -1,4 +1,4 @@
-// Package command implements the commands of blaunch.
+// Package command is what the commands of blaunch do.
 package command
 
 import (
@@ -94,7 +94,7 @@ func Launch(c *cli.Context) error {
 	})
 }
 
-// wait supervises the browser in the foreground.
+// wait is the supervisor in the foreground.
 func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc, now <-chan struct{},
 	print func(*record.Record) error) error {
 	signal.Ignore(syscall.SIGPIPE)
@@ -117,7 +117,8 @@ func wait(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.C
 	return interrupted(failed, left)
 }
 
-// held runs do with a browser under a supervisor of its own, and stops both unless do has detached them.
+// held runs do with a browser under a supervisor of its own, and stops both
+// unless do has let them go.
 func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan struct{},
 	do func(*launch.Handle, *record.Record) error) error {
 	h, err := launch.Start(c.State(), spec.Owner.FD, c.Messages)
@@ -145,8 +146,8 @@ func held(ctx context.Context, c *cli.Context, spec *launch.Spec, now <-chan str
 	return interrupted(err, left)
 }
 
-// interrupted returns the error of a launch with the exit code of the signal that ended it; left is the error of the
-// clean-up.
+// interrupted gives a launch that a signal ended that signal's exit code; left
+// is what could not be cleaned up.
 func interrupted(err, left error) error {
 	var i *lifetime.Interrupted
 	switch {
@@ -158,8 +159,9 @@ func interrupted(err, left error) error {
 	return &exit.Error{Code: exit.Signalled + int(i.Signal), Err: fmt.Errorf("interrupted: %w", left)}
 }
 
-// withCommand runs the command after "--" with a browser, and forwards signals to it. It stops the command when the
-// owner is gone, or when the time to live has expired.
+// withCommand runs the command after "--" with a browser. While it runs the
+// signals are its own: it ends when it likes to, when the owner does, or when
+// the time to live has expired.
 func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop context.CancelCauseFunc,
 	signals *lifetime.Listener, cmd *runcommand.CMD, inherited proc.Inherited) error {
 	running, end := context.WithCancelCause(context.Background())
@@ -214,7 +216,8 @@ func withCommand(ctx context.Context, c *cli.Context, spec *launch.Spec, stop co
 	return err
 }
 
-// newSpec returns the launch that the flags and the record describe, without the browser.
+// newSpec is the launch that the flags and the record ask for, all but the
+// browser.
 func newSpec(c *cli.Context, rec *record.Record) (*launch.Spec, error) {
 	o, err := flags.ReadBrowser(c)
 	if err != nil {
@@ -304,8 +307,8 @@ func readHub(c *cli.Context) (*client.Proxy, error) {
 	return &hub, nil
 }
 
-// saveState returns where --state-save saves the state, or nil without the flag. It finds errors before a person logs
-// in.
+// saveState returns where --state-save saves the state, nil without it. What would
+// keep it from being saved is told before a person logs in.
 func saveState(c *cli.Context, headless bool) (*launch.SaveState, error) {
 	if !c.IsSet("state-save") {
 		return nil, nil
@@ -365,8 +368,9 @@ func setBrowser(c *cli.Context, s *launch.Spec) error {
 	return nil
 }
 
-// browser returns the browser that the flag names, else the record's, else the best one. A type that is not installed
-// is an error.
+// browser is the one that the flag names, else the record's, else the best.
+// A type that is not installed is an error: nobody gets another browser than
+// they asked for.
 func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	var b record.Browser
 	want := record.Canonical(c.String("browser"))
@@ -411,7 +415,7 @@ func browser(c *cli.Context, rec *record.Record) (record.Browser, error) {
 	return found[0], nil
 }
 
-// installed returns a hint with the types of browsers that are installed.
+// installed is a hint at what there is.
 func installed(o find.Options) string {
 	o.Types, o.First = nil, false
 	found, _, _ := find.Browsers(context.Background(), o)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ import (
 	"btools/lib/spell"
 )
 
-// socketOf returns the control socket that --socket or the environment names, or "".
+// socketOf returns the control socket that --socket or the environment names; "": neither
+// does.
 func socketOf(c *cli.Context) string { return client.PoolSocket(c.String("socket"), c.Getenv) }
 
 // running returns the service of --socket, or the one that is running.
@@ -67,7 +69,8 @@ func statusColumns(wide bool) []cli.Column {
 	}
 }
 
-// shortLeaseID returns the end of a lease's ID, by which people can tell leases apart.
+// shortLeaseID returns the end of a lease's ID, which is enough to tell leases
+// apart.
 func shortLeaseID(lease string) string {
 	if len(lease) > 6 {
 		return "…" + lease[len(lease)-6:]
@@ -281,40 +284,44 @@ func Lease(c *cli.Context) error {
 	}
 }
 
-// requestLease requests a lease and returns its record and the connection that holds it until it is confirmed. If the
-// service is stopping, such as for an update, it asks the next one.
+// requestLease requests a lease and returns its record and the connection that
+// holds it until it is confirmed. A service that stops has a successor, such as after an
+// update, which may have the lease.
 func requestLease(ctx context.Context, c *cli.Context, p api.HoldRequest) (*control.Client, *record.Record, error) {
-	most, end := client.StartWait, time.Time{}
+	began, most := time.Now(), client.StartWait
+	left := func() time.Duration { return time.Duration(*p.Timeout)*time.Millisecond - time.Since(began) }
 	if p.Timeout != nil {
-		timeout := time.Duration(*p.Timeout) * time.Millisecond
-		most, end = min(most, timeout), time.Now().Add(timeout)
+		most = min(most, left())
 	}
 	for stopping := error(nil); ; {
 		cl, r, err := requestOnce(ctx, c, p, most)
+		if errors.Is(err, control.ErrNotBegun) { // it ended before it read
+			err = cmp.Or(stopping, errStopping)
+		}
+		var e *control.Error
 		switch {
 		case err == nil:
 			return cl, r, nil
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 			if i := (*lifetime.Interrupted)(nil); errors.As(err, &i) {
-				err = exit.Errorf(exit.Signalled+int(i.Signal), "interrupted before an instance was leased")
+				return nil, nil, &exit.Error{Code: exit.Signalled + int(i.Signal),
+					Err: errors.New("interrupted before an instance was leased")}
 			}
 			return nil, nil, err
-		case !control.IsStopping(err) && stopping != nil && !errors.As(err, new(*control.Error)): // no other has come
+		case !errors.As(err, &e) && stopping != nil: // no other has come
 			return nil, nil, stopping
-		case !control.IsStopping(err):
+		case e == nil || e.Code != control.Stopping:
 			return nil, nil, err
 		case stopping == nil:
 			c.Log.Info("the service is stopping: waiting for the next one")
 		}
-		if stopping = err; errors.Is(err, control.ErrNotBegun) {
-			stopping = errStopping
-		}
+		stopping = err
 		if p.Timeout != nil {
-			if most = time.Until(end); most <= 0 {
-				return nil, nil, stopping
+			if most = left(); most <= 0 {
+				return nil, nil, err
 			}
-			p.Timeout = new(most.Milliseconds())
+			began, p.Timeout = time.Now(), new(most.Milliseconds())
 		}
 		select {
 		case <-time.After(stoppingDelay):
@@ -326,7 +333,7 @@ func requestLease(ctx context.Context, c *cli.Context, p api.HoldRequest) (*cont
 // errStopping is the error of a service that has ended without an answer.
 var errStopping error = control.Errorf(control.Stopping, "the service is stopping")
 
-// stoppingDelay is the time between two requests while a service stops and its successor starts.
+// stoppingDelay is how often a service that stops is asked whether it is another one by now.
 const stoppingDelay = 100 * time.Millisecond
 
 // requestOnce requests a lease of the service that runs, or comes within a time.
@@ -357,11 +364,11 @@ func confirm(cl *control.Client, id string) error {
 	return exit.Errorf(exit.Unavailable, "lease %s was printed, but could not be confirmed: %w", id, err)
 }
 
-// noticeDelay is the time after which a message says what is being waited for.
+// noticeDelay is how long programs wait before they say what they wait for.
 const noticeDelay = time.Second
 
-// logWaiting logs after a while what a request for a lease waits for. The caller calls answered when the request is
-// answered.
+// logWaiting says what a request for a lease is waiting for, if that takes a
+// while. Call answered when the request has been answered.
 func logWaiting(c *cli.Context, p api.HoldRequest) (answered func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -530,7 +537,7 @@ func Drain(c *cli.Context) error {
 	return nil
 }
 
-// drainInterval is the time between two looks at the leases that are left.
+// drainInterval is how often it is looked whether leases have ended.
 const drainInterval = 200 * time.Millisecond
 
 // Scale changes the number of instances of a pool.
@@ -568,7 +575,8 @@ func Watch(c *cli.Context) error {
 	for after := int64(-1); ; after = 0 {
 		err := historycommand.Print(ctx, cl, c.Out, "service", after, func(e pool.Event) int64 { return e.Number })
 		cl.Close()
-		if !control.IsStopping(err) {
+		var e *control.Error
+		if !errors.As(err, &e) || e.Code != control.Stopping {
 			return err
 		}
 		if cl, err = running(c).Await(ctx, client.StartWait); err != nil { // the successor's events

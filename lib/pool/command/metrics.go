@@ -30,18 +30,18 @@ const (
 	bequeath control.Method[measured, struct{}] = "bequeath"
 )
 
-// metrics sums up the metrics of the processes of a service.
+// metrics are those of a service.
 type metrics struct {
 	handler *handler
 	own     *prometheus.Registry // of the pools of this process
 
 	mu    sync.Mutex
 	ended []byte       // the counts of processes that have ended
-	heard map[int]bool // the processes whose counts are in ended, by their pid
+	heard map[int]bool // those, by their pid
 	given bool         // the successor has the counts of this one, or gets them just now
 }
 
-// metrics returns the metrics of the service.
+// metrics returns those of the service.
 func (h *handler) metrics() *metrics {
 	h.made.Do(func() {
 		h.counts = &metrics{handler: h, own: prometheus.NewRegistry()}

@@ -29,10 +29,11 @@ import (
 // remotely is the method of a relayed request that answers with the leases of a token, or the one that it names.
 const remotely control.Method[api.Of, []web.Distant] = "remote"
 
-// notHere is the code for a relayed request about a lease of another process.
+// notHere is the code of a relayed request for a lease that the process has not.
 const notHere = control.LeaseEnded
 
-// hasLeft reports whether a successor answers for the other processes. Until it is listed, this process does.
+// hasLeft reports whether there is a successor, which answers for other processes. While it is being listed, this
+// one does.
 func (h *handler) hasLeft() bool {
 	select {
 	case <-h.left:
@@ -179,7 +180,7 @@ func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, er
 	return st, nil
 }
 
-// relay makes a request of this context's caller to another process, with encoded parameters and answer.
+// relay has another process answer a request of this context's caller.
 func relay(ctx context.Context, path, method string, params json.RawMessage) (json.RawMessage, error) {
 	for {
 		cl, err := control.Dial(ctx, path)
@@ -207,7 +208,7 @@ func askOther[P, A any](ctx context.Context, path string, method control.Method[
 	return answer, json.Unmarshal(got, &answer)
 }
 
-// pause waits while a process ends whose path another one may get. It returns false at the end of the context.
+// pause waits until a process that ends has, and its path may be another one's. It returns false at the context's end.
 func pause(ctx context.Context) bool {
 	select {
 	case <-time.After(10 * time.Millisecond):
@@ -226,7 +227,7 @@ func relayRequest(ctx context.Context, method string, params json.RawMessage) ap
 	return r
 }
 
-// isElsewhere reports whether to ask another process: this one has no such lease, or is ending.
+// isElsewhere reports whether another process is to be asked: the lease is not there, or the process ends.
 func isElsewhere(err error) bool {
 	var e *control.Error
 	if errors.As(err, &e) {
@@ -361,7 +362,7 @@ func awaitEnd(ctx context.Context, path, lease string) {
 	}
 }
 
-// stopFormer stops the retired processes, and returns a function that waits for their end.
+// stopFormer has the retired processes stop, too, and returns what waits for their end.
 func (h *handler) stopFormer(now <-chan struct{}) (wait func()) {
 	all := h.former()
 	for _, p := range all {

@@ -22,7 +22,7 @@ const (
 	operator
 )
 
-// rights says who may call each method. An operator may call all.
+// rights are those of each method. An operator may call all.
 var rights = map[string]right{
 	"status": everyone, // without what gives access to the leases of others
 	"watch":  owner,    // the same
@@ -35,7 +35,7 @@ var rights = map[string]right{
 	"state_list": everyone, "state_get": everyone, "state_put": everyone, "state_delete": everyone,
 }
 
-// nobody is the caller of a request if the caller is unknown.
+// nobody makes the requests of which it is not known who does.
 var nobody = &control.Peer{UID: control.Stranger}
 
 // callerOf returns who makes a request.
@@ -59,7 +59,8 @@ func (h *handler) local() control.Handler {
 	}
 }
 
-// check returns an error if the caller may not make a request. The lease of another user is reported as unknown.
+// check returns an error for a request of a user who may not make it. The lease of somebody
+// else is as unknown as one that there is not.
 func (h *handler) check(ctx context.Context, method string, params json.RawMessage) error {
 	who := callerOf(ctx)
 	switch rights[method] {

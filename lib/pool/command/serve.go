@@ -233,7 +233,8 @@ func Serve(c *cli.Context) (err error) {
 	return errors.Join(err, v.Dir.Remove(), reg.Close()) // in this order: the entry names the directory
 }
 
-// registration returns how other programs find the service: a private one only by its socket.
+// registration describes how other programs find the service. A private service
+// is found only by the program that owns it.
 func (h *handler) registration(c *cli.Context, before *successor.Predecessor, private bool) (*register.Service, error) {
 	store := c.State()
 	var l net.Listener
@@ -258,7 +259,7 @@ func (h *handler) registration(c *cli.Context, before *successor.Predecessor, pr
 		Entry: func() state.Service { return h.entry() }}, nil
 }
 
-// explainTaken returns the error of a control socket that is in use with the service that listens on it.
+// explainTaken adds who listens on the control socket if it is in use.
 func explainTaken(c *cli.Context, path string, err error) error {
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code != exit.TryAgain {
@@ -421,7 +422,7 @@ type handler struct {
 	retired atomic.Pointer[string]
 }
 
-// methods returns the methods of the control socket.
+// methods are those of the control socket.
 func (h *handler) methods() *control.Mux {
 	v, m := h.service, &control.Mux{Program: "bpool"}
 	control.Handle(m, api.Status, func(ctx context.Context, p api.Of) (any, error) {

@@ -89,7 +89,7 @@ type reloaded struct {
 	*api.Upgraded
 }
 
-// reload replaces the service if another program is installed, else it reads the configuration.
+// reload has the service replaced if another program is installed, else it reads the configuration.
 func (u *upgrade) reload() (reloaded, error) {
 	if !u.private && runtime.GOOS != "windows" && u.isInstalled() {
 		done, err := u.start()
@@ -194,7 +194,7 @@ func (u *upgrade) handOver(ctx context.Context, store *state.Store, heir *succes
 	return u.reg.Move(ctx, at)
 }
 
-// succeed takes the place of the predecessor as soon as that gives it up.
+// succeed takes the place of the predecessor when that gives it.
 func (u *upgrade) succeed(ctx context.Context, before *successor.Predecessor) error {
 	if err := before.Ready(ctx); err != nil {
 		return err
@@ -225,13 +225,15 @@ func (u *upgrade) successor(ctx context.Context) (net.Conn, error) {
 	r := api.HTTPRequest{TLS: u.handler.web.TLS != nil}
 	for {
 		c, _, err := control.Take(ctx, u.handler.path, string(api.HTTP), r, nil)
-		if !control.IsStopping(err) || !pause(ctx) {
+		var e *control.Error
+		isReplaced := errors.Is(err, control.ErrNotBegun) || errors.As(err, &e) && e.Code == control.Stopping
+		if !isReplaced || !pause(ctx) {
 			return c, err
 		}
 	}
 }
 
-// leasesInterval is the time between two looks of a retired service at its leases.
+// leasesInterval is how often a retired service looks whether its leases have ended.
 const leasesInterval = 200 * time.Millisecond
 
 // serveLeases stops the retired service when its leases have ended, or the bound has passed.
@@ -263,7 +265,7 @@ func (u *upgrade) serveLeases(ctx context.Context, stop context.CancelCauseFunc)
 // errRetired is why a retired service ends.
 var errRetired = errors.New("its leases have ended")
 
-// Upgrade replaces the service by a new process of its program.
+// Upgrade has the service replaced by a new process of its program.
 func Upgrade(c *cli.Context) error {
 	done, err := ask(c, api.Upgrade, struct{}{})
 	if err != nil {
@@ -278,7 +280,7 @@ func tellUpgraded(c *cli.Context, done api.Upgraded) {
 		done.Leases))
 }
 
-// Reload makes the service read its configuration again, or replaces it by the program that is installed now.
+// Reload makes the service read its configuration again, or has it replaced by the program that is installed now.
 func Reload(c *cli.Context) error {
 	done, err := ask(c, control.Method[struct{}, reloaded](api.Reload), struct{}{})
 	if err != nil {

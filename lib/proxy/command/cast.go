@@ -46,8 +46,8 @@ func Cast(c *cli.Context) error {
 	return recordPage(ctx, c, address, token, args[len(args)-1])
 }
 
-// awaitPage returns the WebSocket of the page to record, in a named session or behind a proxy without sessions. With
-// --wait, it waits for the page.
+// awaitPage returns the WebSocket of the page to record, of a named session or of a proxy
+// without sessions. With --wait, it waits until there is one.
 func awaitPage(ctx context.Context, c *cli.Context, session []string, token string) (string, error) {
 	for due := time.Now().Add(time.Second); ; {
 		address, err := findPage(ctx, c, session, token)
@@ -73,7 +73,7 @@ func awaitPage(ctx context.Context, c *cli.Context, session []string, token stri
 // lookEvery is how often --wait looks for a page.
 const lookEvery = 200 * time.Millisecond
 
-// findPage returns the WebSocket of a page that is open.
+// findPage returns the WebSocket of a page that there is.
 func findPage(ctx context.Context, c *cli.Context, session []string, token string) (address string, err error) {
 	base := ""
 	if len(session) > 0 {
@@ -88,7 +88,8 @@ func findPage(ctx context.Context, c *cli.Context, session []string, token strin
 	return pageAddress(base, id, token), err
 }
 
-// recordPage records the page at a WebSocket into a file or directory. It is no error if the page is closed.
+// recordPage records the page at a WebSocket into a file or directory. The end
+// of the page is an end like others.
 func recordPage(ctx context.Context, c *cli.Context, address, token, path string) error {
 	out, err := cast.Create(path, c.Int("fps"))
 	if err != nil {
@@ -113,7 +114,8 @@ func recordPage(ctx context.Context, c *cli.Context, address, token, path string
 	return fmt.Errorf("the recording has failed: %w; %s", err, said)
 }
 
-// sessionBase returns the address of a session that exists: a connection to another one would create it.
+// sessionBase returns the address of a session, which must exist: to connect to
+// it would create it.
 func sessionBase(c *cli.Context, name string) (string, error) {
 	p, name, err := proxyOf(c, name)
 	if err != nil {
@@ -139,7 +141,7 @@ func sessionBase(c *cli.Context, name string) (string, error) {
 	return "", e
 }
 
-// wholeBase returns the address of the proxy without sessions whose browser runs.
+// wholeBase returns the address of a proxy without sessions whose browser runs.
 func wholeBase(c *cli.Context) (string, error) {
 	p, err := pick(c, client.Any)
 	if err != nil {
@@ -161,7 +163,7 @@ func wholeBase(c *cli.Context) (string, error) {
 	return e.HTTPURL, nil
 }
 
-// pageTimeout bounds the request for the list of pages.
+// pageTimeout is how long the list of pages may take.
 const pageTimeout = 30 * time.Second
 
 // listedPage is an entry of the list of pages.

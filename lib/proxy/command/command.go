@@ -147,7 +147,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		return nil, err
 	}
 	p := &proxy.Proxy{
-		Overlap: !c.IsSet("launch"), // the launcher may not be able to
+		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
 		Options: o, Eager: c.Bool("eager"), Idle: s.Idle, IdleByConnections: s.IdleBy == settings.Connections,
 		Direct: c.Bool("direct"),
 		Health: supply.Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout}, Log: c.Log,
@@ -206,7 +206,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 	return p, nil
 }
 
-// readFront reads the flags that say who may connect to a port, and how many connections it has at once.
+// readFront sets what the flags say of who may connect to a port, and of how many do at once.
 func readFront(c *cli.Context, f *front.Front) (err error) {
 	f.Log, f.Guard.Origins = c.Log, c.StringSlice("allow-origin")
 	if f.Limit = (front.Limit{Max: c.Int("max-connections"), Flag: "max-connections"}); f.Limit.Max < 1 {
@@ -216,7 +216,8 @@ func readFront(c *cli.Context, f *front.Front) (err error) {
 	return err
 }
 
-// takeOneConnection makes all clients of a running browser share one connection to it with --one-connection.
+// takeOneConnection has all clients of a running browser share one connection to
+// it, if the flags say so.
 func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, protocol string) error {
 	switch {
 	case !c.Bool("one-connection"):
@@ -259,7 +260,7 @@ func target(c *cli.Context, rec *record.Record) (*record.Record, error) {
 		return nil, c.UsageError("--target must be http://HOST:PORT, ws://HOST:PORT/PATH or the file "+
 			devtools.ActivePort+", not %q", t)
 	}
-	// The record has only the protocol and the address.
+	// All that is known of it.
 	i := map[string]string{"protocol": record.CDP, u.Scheme + "_url": t}
 	bidi := u.Path == "/session" || u.Scheme == "ws" && strings.HasPrefix(u.Path, "/session/")
 	if bidi && !strings.Contains(u.Path, "/devtools/browser") { // which is a session's of --isolate
@@ -386,7 +387,8 @@ type service struct {
 	states *remote.Server
 }
 
-// methods returns the methods of the control socket. Those for the browser answer with the record of the proxy.
+// methods are those of the control socket. Each answer of those for the browser is the
+// status, as a record.
 func (s *service) methods() *control.Mux {
 	m := &control.Mux{Program: "bproxy"}
 	acts := func(act func() error) control.Later {

@@ -19,8 +19,8 @@ import (
 func Ports(c *cli.Completion)    { offerPorts(c, client.Any) }
 func HubPorts(c *cli.Completion) { offerPorts(c, client.Hubs) }
 
-// proxiesOf returns the proxies with sessions, or the proxy of --port. It looks for ports in the state file alone: a
-// connection to a port could make systemd start a program.
+// proxiesOf returns the proxies with sessions, or that of --port whatever it has. No
+// port is connected to that is not listed: systemd would start what it is for.
 func proxiesOf(c *cli.Completion) []client.Proxy {
 	ps, _ := client.Any.All(c.State())
 	return slices.DeleteFunc(ps, func(p client.Proxy) bool {
@@ -48,14 +48,14 @@ func offerPorts(c *cli.Completion, kind client.Kind) {
 	}
 }
 
-// SessionNames offers the sessions of the proxy of --port, or of all proxies. Anonymous sessions are offered only to
-// session end.
+// SessionNames offers the sessions of the proxies: of --port, or of all. Those without
+// a name are offered where they are to be ended.
 func SessionNames(c *cli.Completion) {
 	ps := proxiesOf(c)
 	var asked sync.WaitGroup
 	for _, p := range ps {
 		asked.Go(func() {
-			all, _ := sessionsAt(p) // a proxy that does not answer has none
+			all, _ := sessionsAt(p) // one that does not answer has none to offer
 			for _, s := range all {
 				what := fmt.Sprintf("%d tabs", s.TabCount)
 				if s.Hibernated {
@@ -86,7 +86,8 @@ func StateNames(c *cli.Completion) {
 	statecommand.Offer(c, socket)
 }
 
-// Pages offers the pages of the session that is named, else of the only browser. It wakes no hibernated session.
+// Pages offers the pages of the session that is named, else of the only browser. A
+// session that is hibernated stays so.
 func Pages(c *cli.Completion) {
 	token, err := flags.ReadToken(c.Context)
 	ps := proxiesOf(c)

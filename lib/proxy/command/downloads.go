@@ -19,8 +19,8 @@ import (
 	"btools/lib/sibling"
 )
 
-// keepDownloads makes sessions keep their downloads in directories of their own, below the program's. A browser on
-// another machine cannot write there.
+// keepDownloads has the sessions keep their downloads in directories of their
+// own, below the program's. A browser on another machine cannot write there.
 func keepDownloads(c *cli.Context, p *proxy.Proxy) error {
 	if p.Sessions == nil {
 		return nil
@@ -81,7 +81,7 @@ func Downloads(c *cli.Context) error {
 	})
 }
 
-// Events are the records that Watch prints: events of sessions, and of browsers that join a hub.
+// Events are the records of events: of sessions, and of browsers that join a hub.
 var Events = &cli.Records{Columns: []cli.Column{
 	{Head: "TIME", Field: "event.time", Show: cli.Clock}, {Head: "EVENT", Field: "event.event"},
 	{Head: "SESSION", Field: "event.session"}, {Head: "NAME", Field: "event.download.name"},

@@ -30,7 +30,7 @@ import (
 	"btools/lib/state"
 )
 
-// hubOnly lists the flags that need --extension.
+// hubOnly are the flags that need --extension.
 var hubOnly = []string{"ports", "all-tabs", "pairing-file", "no-pairing"}
 
 // notForHub returns the flags that have no effect on browsers that join.
@@ -249,7 +249,7 @@ func (h *extensionHub) status() *record.Record {
 	return r
 }
 
-// methods returns the methods of the control socket.
+// methods are those of the control socket.
 func (h *extensionHub) methods() *control.Mux {
 	m := &control.Mux{Program: "a hub"}
 	control.Handle(m, api.Status, func(context.Context, api.Of) (any, error) { return h.status(), nil })
@@ -298,7 +298,7 @@ func (h *extensionHub) methods() *control.Mux {
 	return m
 }
 
-// awaitLeft waits until a browser has left, and returns why.
+// awaitLeft waits until a browser has left.
 func (h *extensionHub) awaitLeft(ctx context.Context, name string) (api.Notices, error) {
 	l := h.server.Hub.Find(name)
 	if l == nil {

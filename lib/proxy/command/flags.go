@@ -14,11 +14,11 @@ import (
 // Categories of flags in help texts.
 const ofPort, ofBrowser, ofSessions, ofJoining, ofLife = "Port:", "Browser:", "Sessions:", "Joining:", "Life:"
 
-// theirPort describes the port of a program without --listen.
+// theirPort is the port of a program without --listen.
 const theirPort = "the port of the record on standard input, else one that the system chooses"
 
-// Flags returns the flags of bproxy. The flags of share and hub are hidden: bproxy had them before there were commands.
-// --isolate and --extension, which are hidden too, make bproxy what these commands are.
+// Flags returns the flags of bproxy. Hidden are those of share and hub, which it had
+// before they were commands, and the two by which it does what they do.
 func Flags() []ucli.Flag {
 	hidden := slices.Concat([]ucli.Flag{&ucli.BoolFlag{Name: "isolate"}, &ucli.BoolFlag{Name: "extension"}}, sharing(),
 		joins())

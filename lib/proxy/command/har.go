@@ -80,7 +80,8 @@ func HAR(c *cli.Context) error {
 	return err
 }
 
-// tracesOf returns the paths of traces. A directory is replaced by the traces in it, at any depth.
+// tracesOf returns the paths of traces: a directory stands for those that it has, at any
+// depth.
 func tracesOf(args []string) (paths []string, err error) {
 	for _, arg := range args {
 		info, err := os.Stat(arg)

@@ -23,7 +23,8 @@ import (
 // cmdSession is the session behind CMD's WebSocket address.
 const cmdSession = "default"
 
-// sessionsOf returns the fleet that the flags describe, or nil without --isolate.
+// sessionsOf returns the registry that the flags describe, nil without
+// --isolate.
 func sessionsOf(c *cli.Context) (*fleet.Fleet, error) {
 	if !c.Bool("isolate") {
 		for _, f := range settings.Flags(settings.Share) {
@@ -89,7 +90,8 @@ func sessionsOf(c *cli.Context) (*fleet.Fleet, error) {
 	return g, err
 }
 
-// optionOf returns the error for a flag of another command: bproxy itself had it before there were commands.
+// optionOf refuses a flag of another command, for the options that bproxy itself
+// had before there were commands.
 func optionOf(command, flag, why string) error {
 	return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--%s is an option of bproxy %s%s", flag, command, why),
 		Hint: "see bproxy " + command + " --help"}
@@ -151,7 +153,7 @@ func (s *service) newSession(ctx context.Context, r api.HoldRequest) (any, error
 	}), nil
 }
 
-// errNoSession is the error for a request that needs the name of a session.
+// errNoSession is the error of a request that is about a session, and names none.
 var errNoSession = control.Errorf(control.BadRequest, "the request names no session")
 
 // shelves returns the proxy's sessions.
@@ -274,8 +276,8 @@ func sharedProxies(c *cli.Context) ([]client.Proxy, error) {
 }
 
 // proxyOf returns the proxy that has the session with a name, or the one of --port, and the session's whole name: the
-// sessions of bmcp call have longer names than people call them. If none has it, or the name is "", it is the only
-// proxy with sessions.
+// sessions of bmcp call have longer names than people call them. If none has it, or the name is "", it is the only proxy
+// with sessions.
 func proxyOf(c *cli.Context, name string) (client.Proxy, string, error) {
 	ps, err := sharedProxies(c)
 	if err != nil {

@@ -77,7 +77,7 @@ func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (any, error
 	}), nil
 }
 
-// unclaimable returns why a browser cannot be claimed now.
+// unclaimable is why a browser can't be claimed now.
 func (h *extensionHub) unclaimable(name string) error {
 	if slices.Contains(h.idsOf(""), name) {
 		return control.Errorf(control.Unavailable, "the browser %q is in use by another program", name)
@@ -85,7 +85,7 @@ func (h *extensionHub) unclaimable(name string) error {
 	return h.unknown(name)
 }
 
-// unknown returns the error for a name that no browser has, with the IDs of those that have joined.
+// unknown says that no browser has a name, and which there are.
 func (h *extensionHub) unknown(name string) error {
 	ids := h.idsOf("")
 	if len(ids) == 0 {

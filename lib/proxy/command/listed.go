@@ -21,7 +21,7 @@ import (
 // listed is a proxy or a hub as other programs of this machine find it: by an entry in the state file with its record,
 // and by a control socket.
 type listed struct {
-	record *record.Record // without the state of its browser
+	record *record.Record // without what changes
 	at     record.Proxy   // its member "proxy"
 	dir    *state.Dir     // for the files of sessions
 }
@@ -58,8 +58,7 @@ func webSocket(url string) string { return strings.Replace(url, "http", "ws", 1)
 // browserAt returns the WebSocket of the browser whose /json requests are answered at an address.
 func browserAt(url string) string { return webSocket(url) + "/devtools/browser" }
 
-// run lists the program and serves until the context ends; see runcommand.CMD.Serve. It calls begin before, with a
-// function that restores the entry if it is lost.
+// run lists the program, calls begin with a function that restores the entry, and serves as runcommand.CMD does.
 func (l *listed) run(ctx context.Context, stop context.CancelCauseFunc, c *cli.Context, cmd *runcommand.CMD,
 	begin func(restore func()), m *control.Mux, serve func(context.Context) error,
 	launch func() (run.Endpoint, error)) error {

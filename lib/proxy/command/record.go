@@ -73,7 +73,7 @@ func Record(c *cli.Context) error {
 // launcherOf launches a browser, as proxy.Proxy.Launch.
 type launcherOf = func(context.Context, options.Options, string) (*sibling.Browser, error)
 
-// recorded returns a launcher that begins to record each browser before a client gets it.
+// recorded has each browser that is launched recorded before a client gets it.
 func recorded(c *cli.Context, cmd *runcommand.CMD, launch launcherOf) launcherOf {
 	return func(ctx context.Context, o options.Options, typ string) (*sibling.Browser, error) {
 		b, err := launch(ctx, o, typ)
@@ -86,8 +86,8 @@ func recorded(c *cli.Context, cmd *runcommand.CMD, launch launcherOf) launcherOf
 	}
 }
 
-// recordSessions records all sessions: that of CMD, which it creates, from the beginning, and the others as soon as
-// there are any.
+// recordSessions has each session recorded: that of CMD, which is created for it, from
+// its beginning, and the others as soon as they have been created.
 func (s *service) recordSessions(ctx context.Context, c *cli.Context, kept *evidence.Evidence) error {
 	if kept == nil {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"btools/lib/proc"
 )
 
-// openBound is how long a command that opens a browser may take to fail.
+// openBound is how long it may take to learn that no browser opens.
 const openBound = 2 * time.Second
 
 // View opens the page of all sessions, or of one, in the browser of this user, or prints its address.
@@ -76,7 +76,9 @@ func viewAddress(c *cli.Context, r live.OpenRequest) (string, error) {
 		}
 		at, err := live.Open.Ask(ctx, conn, r)
 		conn.Close()
-		if !control.IsStopping(err) || time.Now().After(end) {
+		var e *control.Error
+		isOver := errors.As(err, &e) && e.Code == control.Stopping || errors.Is(err, control.ErrNotBegun)
+		if !isOver || time.Now().After(end) {
 			return at, err
 		}
 		time.Sleep(10 * time.Millisecond) // it leaves its socket at once
