@@ -4,9 +4,9 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -59,28 +59,30 @@ func run(c *cli.Context) error {
 	if !slices.Contains(find.Channels, o.Channel) && o.Channel != "" {
 		return c.UsageError("--channel is one of %s, not %q", strings.Join(find.Channels, ", "), o.Channel)
 	}
-	in := c.Input()
-	var rec *record.Record
-	if in != nil {
-		var err error
-		switch rec, err = in.Read(); {
-		case err == io.EOF:
-			if err := c.NoRecord("printing those of the browsers"); err != nil {
-				return err
-			}
-		case err != nil:
-			return cli.InputError(err)
+	all := sync.OnceValues(func() ([]record.Browser, error) { return browsers(c, o) }) // after the first record
+	filtered, err := c.Filter("printing those of the browsers", func(rec *record.Record) error {
+		found, err := all()
+		if err != nil {
+			return err
 		}
+		has, err := rec.Get("browser", new(record.Browser))
+		switch {
+		case err != nil:
+			return exit.Errorf(exit.Data, "%v", err)
+		case has:
+			return nil
+		case len(found) == 0:
+			return none(o)
+		}
+		rec.MustSet("browser", found[0])
+		return nil
+	})
+	if filtered || err != nil {
+		return err
 	}
-	found, warnings, err := find.Browsers(context.Background(), o)
-	for _, w := range warnings {
-		c.Log.Warn(w.Error())
-	}
+	found, err := all()
 	if err != nil {
-		return &exit.Error{Code: exit.Unavailable, Err: err}
-	}
-	if rec != nil {
-		return filter(c, o, in, rec, found)
+		return err
 	}
 	if len(found) == 0 {
 		return none(o)
@@ -95,30 +97,16 @@ func run(c *cli.Context) error {
 	return c.Out.Print(nil, rs...)
 }
 
-// filter fills in the browser of rec, which was read already, and of what
-// follows.
-func filter(c *cli.Context, o find.Options, in *record.Reader, rec *record.Record, found []record.Browser) error {
-	for {
-		var b record.Browser
-		has, err := rec.Get("browser", &b)
-		if err != nil {
-			return exit.Errorf(exit.Data, "%v", err)
-		}
-		if !has {
-			if len(found) == 0 {
-				return none(o)
-			}
-			rec.MustSet("browser", found[0])
-		}
-		if err := c.Out.Write(rec); err != nil {
-			return err
-		}
-		if rec, err = in.Read(); err == io.EOF {
-			return c.Out.Close()
-		} else if err != nil {
-			return c.Out.Print(cli.InputError(err))
-		}
+// browsers returns the installed browsers, and logs warnings.
+func browsers(c *cli.Context, o find.Options) ([]record.Browser, error) {
+	found, warnings, err := find.Browsers(context.Background(), o)
+	for _, w := range warnings {
+		c.Log.Warn(w.Error())
 	}
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Unavailable, Err: err}
+	}
+	return found, nil
 }
 
 func none(o find.Options) error {

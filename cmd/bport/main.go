@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -59,20 +58,18 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	in := c.Input()
-	if in != nil {
-		rec, err := in.Read()
-		switch {
-		case err == nil && c.IsSet("count"):
+	filtered, err := c.Filter("printing a new one", func(rec *record.Record) error {
+		if c.IsSet("count") {
 			return c.UsageError("--count and records on standard input exclude each other: each record gets one port")
-		case err == nil:
-			return filter(c, in, rec, req)
-		case err != io.EOF:
-			return cli.InputError(err)
 		}
-		if err := c.NoRecord("printing a new one"); err != nil {
-			return err
+		ports, err := take(c, req)
+		if err == nil {
+			rec.MustSet("port", ports[0])
 		}
+		return err
+	})
+	if filtered || err != nil {
+		return err
 	}
 	ports, err := take(c, req)
 	if err != nil {
@@ -93,25 +90,6 @@ func wait(c *cli.Context, targets []waitfor.Target) error {
 		}
 	}
 	return command.Wait(c.Context.Context, c, targets)
-}
-
-// filter adds a port to rec, which was read already, and to what follows.
-func filter(c *cli.Context, in *record.Reader, rec *record.Record, req port.Request) error {
-	for {
-		ports, err := take(c, req)
-		if err != nil {
-			return err
-		}
-		rec.MustSet("port", ports[0])
-		if err := c.Out.Write(rec); err != nil {
-			return err
-		}
-		if rec, err = in.Read(); err == io.EOF {
-			return c.Out.Close()
-		} else if err != nil {
-			return c.Out.Print(cli.InputError(err))
-		}
-	}
 }
 
 func take(c *cli.Context, req port.Request) ([]int, error) {

@@ -40,7 +40,7 @@ func (c *Context) FirstRecord(instead string) (*record.Record, error) {
 	}
 	rec, err := in.Read()
 	if err == io.EOF {
-		return nil, c.NoRecord(instead)
+		return nil, c.noRecord(instead)
 	}
 	if err != nil {
 		return nil, InputError(err)
@@ -48,8 +48,33 @@ func (c *Context) FirstRecord(instead string) (*record.Record, error) {
 	return rec, nil
 }
 
-// NoRecord is the end of an input that had no record; see FirstRecord.
-func (c *Context) NoRecord(instead string) error {
+// Filter prints each record of standard input after fill has changed it. It returns false if there is none, which is as
+// in FirstRecord.
+func (c *Context) Filter(instead string, fill func(*record.Record) error) (filtered bool, err error) {
+	in := c.Input()
+	if in == nil {
+		return false, nil
+	}
+	rec, err := in.Read()
+	if err == io.EOF {
+		return false, c.noRecord(instead)
+	}
+	for ; err == nil; rec, err = in.Read() {
+		if err := fill(rec); err != nil {
+			return true, err
+		}
+		if err := c.Out.Write(rec); err != nil {
+			return true, err
+		}
+	}
+	if err == io.EOF {
+		return true, c.Out.Close()
+	}
+	return true, c.Out.Print(InputError(err))
+}
+
+// noRecord ends an input without a record; see FirstRecord.
+func (c *Context) noRecord(instead string) error {
 	c.Empty = true
 	switch {
 	case c.dash:

@@ -262,71 +262,11 @@ func children(c *cli.Context) ([]child.Spec, error) {
 		all = append(all, spec)
 	}
 	if path := c.String("config"); path != "" {
-		var f file
-		meta, err := toml.DecodeFile(path, &f)
-		var pe toml.ParseError
-		if errors.As(err, &pe) {
-			err = fmt.Errorf("%s:%d:%d: %s", path, pe.Position.Line, pe.Position.Col, pe.Message)
-		}
+		named, err := childrenIn(path)
 		if err != nil {
-			return nil, exit.Errorf(exit.Config, "cannot read the configuration: %v", err)
+			return nil, err
 		}
-		if odd := meta.Undecoded(); len(odd) > 0 {
-			return nil, exit.Errorf(exit.Config, "%s: unknown key %s: a [child.NAME] has command, mcp, url, headers, "+
-				"token_file and prefix", path, odd[0])
-		}
-		var names []string
-		for _, k := range meta.Keys() { // in the order of the file
-			if len(k) == 2 && k[0] == "child" {
-				names = append(names, k[1])
-			}
-		}
-		for _, name := range names {
-			fc := f.Child[name]
-			if !child.ValidName(name) {
-				return nil, exit.Errorf(exit.Config,
-					"%s: [child.%s]: a name is a letter and up to 19 letters, digits, _ and -", path, name)
-			}
-			ways := 0
-			for _, given := range []bool{len(fc.Command) > 0, fc.MCP != "", fc.URL != ""} {
-				if given {
-					ways++
-				}
-			}
-			if ways != 1 {
-				return nil, exit.Errorf(exit.Config, "%s: [child.%s] has one of command, mcp and url", path, name)
-			}
-			if fc.URL == "" && (len(fc.Headers) > 0 || fc.TokenFile != "") {
-				return nil, exit.Errorf(exit.Config, "%s: [child.%s]: headers and token_file are for a url", path, name)
-			}
-			var spec child.Spec
-			if fc.URL != "" {
-				token := fc.TokenFile
-				if token != "" && !filepath.IsAbs(token) { // beside the file that names it
-					token = filepath.Join(filepath.Dir(path), token)
-				}
-				if spec, err = child.Remote(name, fc.URL, fc.Headers, token); err != nil {
-					return nil, exit.Errorf(exit.Config, "%s: [child.%s] %v", path, name, err)
-				}
-			} else if fc.MCP != "" {
-				if spec, err = child.Parse(fc.MCP); err != nil {
-					return nil, exit.Errorf(exit.Config, "%s: [child.%s] %v", path, name, err)
-				}
-				spec.Name = name
-			} else if err := there(fc.Command); err != nil {
-				return nil, fmt.Errorf("[child.%s] of %s: %w", name, path, err)
-			} else {
-				spec = child.Command(name, fc.Command)
-			}
-			if spec.Prefix = child.Prefix(fc.Prefix); fc.Prefix == "auto" {
-				spec.Prefix = child.PrefixAuto
-			} else if !slices.Contains([]child.Prefix{child.PrefixAuto, child.PrefixAlways,
-				child.PrefixNever}, spec.Prefix) {
-				return nil, exit.Errorf(exit.Config, "%s: prefix of [child.%s] is auto, always or never, not %q",
-					path, name, fc.Prefix)
-			}
-			all = append(all, spec)
-		}
+		all = append(all, named...)
 	}
 	if len(all) == 0 {
 		text := child.Builtin
@@ -348,6 +288,82 @@ func children(c *cli.Context) ([]child.Spec, error) {
 		seen[all[i].Name] = true
 	}
 	return all, nil
+}
+
+// childrenIn returns the children of a configuration file, in its order.
+func childrenIn(path string) (all []child.Spec, err error) {
+	var f file
+	meta, err := toml.DecodeFile(path, &f)
+	var pe toml.ParseError
+	if errors.As(err, &pe) {
+		err = fmt.Errorf("%s:%d:%d: %s", path, pe.Position.Line, pe.Position.Col, pe.Message)
+	}
+	if err != nil {
+		return nil, exit.Errorf(exit.Config, "cannot read the configuration: %v", err)
+	}
+	if odd := meta.Undecoded(); len(odd) > 0 {
+		return nil, exit.Errorf(exit.Config, "%s: unknown key %s: a [child.NAME] has command, mcp, url, headers, "+
+			"token_file and prefix", path, odd[0])
+	}
+	for _, k := range meta.Keys() {
+		if len(k) != 2 || k[0] != "child" {
+			continue
+		}
+		spec, err := f.child(path, k[1])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, spec)
+	}
+	return all, nil
+}
+
+// child returns the child of a table of the file.
+func (f *file) child(path, name string) (spec child.Spec, err error) {
+	fc := f.Child[name]
+	bad := func(format string, args ...any) error {
+		return exit.Errorf(exit.Config, "%s: [child.%s]%s", path, name, fmt.Sprintf(format, args...))
+	}
+	ways := 0
+	for _, given := range []bool{len(fc.Command) > 0, fc.MCP != "", fc.URL != ""} {
+		if given {
+			ways++
+		}
+	}
+	switch {
+	case !child.ValidName(name):
+		return spec, bad(": a name is a letter and up to 19 letters, digits, _ and -")
+	case ways != 1:
+		return spec, bad(" has one of command, mcp and url")
+	case fc.URL == "" && (len(fc.Headers) > 0 || fc.TokenFile != ""):
+		return spec, bad(": headers and token_file are for a url")
+	case fc.URL != "":
+		token := fc.TokenFile
+		if token != "" && !filepath.IsAbs(token) { // beside the file that names it
+			token = filepath.Join(filepath.Dir(path), token)
+		}
+		spec, err = child.Remote(name, fc.URL, fc.Headers, token)
+	case fc.MCP != "":
+		spec, err = child.Parse(fc.MCP)
+		spec.Name = name
+	default:
+		if err := there(fc.Command); err != nil {
+			return spec, fmt.Errorf("[child.%s] of %s: %w", name, path, err)
+		}
+		spec = child.Command(name, fc.Command)
+	}
+	if err != nil {
+		return spec, bad(" %v", err)
+	}
+	switch spec.Prefix = child.Prefix(fc.Prefix); spec.Prefix {
+	case "auto":
+		spec.Prefix = child.PrefixAuto
+	case child.PrefixAuto, child.PrefixAlways, child.PrefixNever:
+	default:
+		return spec, exit.Errorf(exit.Config, "%s: prefix of [child.%s] is auto, always or never, not %q", path, name,
+			fc.Prefix)
+	}
+	return spec, nil
 }
 
 func isBuiltin(child child.Spec) bool { return child.Builtin }
