@@ -562,14 +562,17 @@ func (f *Fleet) where(is func(*Entry) bool) (found []*Entry) {
 	return found
 }
 
-// Open returns the session that is open, without using it; nil: none is.
-func (e *Entry) Open() Session {
+// Attach is the answer to attach: a person looks at the session, unless none is open.
+func (e *Entry) Attach(r api.AttachRequest) (any, error) {
 	e.fleet.mu.Lock()
 	defer e.fleet.mu.Unlock()
-	if e.opening == nil {
-		return nil
+	switch {
+	case e.opening != nil && e.opening.session != nil:
+		return VirtualOf(e.opening.session).Taken(r), nil
+	case e.isHibernatedLocked():
+		return nil, control.Errorf(control.Unavailable, "the session is hibernated: its next use wakes it")
 	}
-	return e.opening.session
+	return nil, control.Errorf(control.Unavailable, "nothing has used the session yet: its first use opens it")
 }
 
 // IsTaken reports whether a person has control of the session.
@@ -577,14 +580,6 @@ func (e *Entry) IsTaken() bool {
 	e.fleet.mu.Lock()
 	defer e.fleet.mu.Unlock()
 	return e.Session.IsTaken()
-}
-
-// NotOpen returns the error of who looks at an entry without an open session.
-func (e *Entry) NotOpen() error {
-	if i, _ := e.Info(); i.Hibernated {
-		return control.Errorf(control.Unavailable, "the session is hibernated: its next use wakes it")
-	}
-	return control.Errorf(control.Unavailable, "nothing has used the session yet: its first use opens it")
 }
 
 // dropLocked ends an entry.

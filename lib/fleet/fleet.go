@@ -156,11 +156,7 @@ func (f *Fleet) Attach(ctx context.Context, r api.AttachRequest) (any, error) {
 		}
 		done()
 	}
-	s := e.Open()
-	if s == nil {
-		return nil, e.NotOpen()
-	}
-	return VirtualOf(s).Taken(r), nil
+	return e.Attach(r)
 }
 
 func errNone(name string) error {

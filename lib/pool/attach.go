@@ -5,7 +5,6 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/fleet"
 	"btools/lib/virtual"
 )
 
@@ -30,9 +29,5 @@ func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) 
 		}
 		done()
 	}
-	s := l.entry.Open()
-	if s == nil {
-		return nil, l.entry.NotOpen()
-	}
-	return fleet.VirtualOf(s).Taken(r), nil
+	return l.entry.Attach(r)
 }

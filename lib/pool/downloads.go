@@ -7,7 +7,6 @@ import (
 	"btools/lib/downloads"
 	"btools/lib/guard"
 	"btools/lib/pool/config"
-	"btools/lib/settings"
 )
 
 // errNoDownloads is the answer for a lease whose browser writes its downloads
@@ -20,36 +19,27 @@ func errNoDownloads(why string) error {
 	return e
 }
 
-// downloadsOfHibernated returns the downloads of a lease that is hibernated;
-// false: it is not.
-func (v *Service) downloadsOfHibernated(id string) (*downloads.Files, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if l := v.leases[id]; l != nil && l.entry != nil && l.isHibernated() {
-		return l.entry.Files(), true
-	}
-	return nil, false
-}
-
 // Downloads returns the downloads of a lease.
 func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files, error) {
 	v.mu.Lock()
 	l := v.leases[lease]
 	v.mu.Unlock()
-	if l != nil && l.slot.set.Isolation != settings.Context {
+	switch {
+	case l == nil:
+		return nil, errLeaseEnded(lease)
+	case l.entry == nil:
 		return v.ownDownloads(l)
 	}
-	files, ok := v.downloadsOfHibernated(lease)
-	if !ok {
-		s, done, err := v.useSession(ctx, lease)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
-		files = s.Downloads()
+	if files := l.entry.Files(); files != nil {
+		return files, nil
 	}
-	if files == nil {
-		return nil, errNoDownloads(config.WhyNoDownloads(l.slot.set))
+	_, done, err := v.useSession(ctx, lease) // which opens it
+	if err != nil {
+		return nil, err
 	}
-	return files, nil
+	defer done()
+	if files := l.entry.Files(); files != nil {
+		return files, nil
+	}
+	return nil, errNoDownloads(config.WhyNoDownloads(l.slot.set))
 }
