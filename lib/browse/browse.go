@@ -1,7 +1,8 @@
 // Package browse drives a browser for an agent: its tabs, what an agent has to know of a page, and actions on elements
 // that wait until the element can be acted on and afterwards until what they have caused is done. Driver and Page say
-// what any browser does; Browser and Tab do it, and more, by the Chrome DevTools Protocol on one connection. What agents
-// call, and how results read, is in tools.
+// what any browser does, and Elements does to the elements of a page what is the same in all. Browser and Tab do the
+// rest, and more, by the Chrome DevTools Protocol on one connection. What agents call, and how results read, is in
+// tools.
 package browse
 
 import (
@@ -45,12 +46,11 @@ type Browser struct {
 	conn   *cdp.Conn
 	second time.Duration // that bounds are counted in; tests have a shorter one
 
-	mu         sync.Mutex
-	changed    wait.Broadcast     // there was an event
-	targets    map[string]*target // by CDP session
-	tabs       []*Tab             // in the order of their opening
-	current    *Tab               // nil: none is open
-	refs       refs
+	mu      sync.Mutex
+	changed wait.Broadcast     // there was an event
+	targets map[string]*target // by CDP session
+	TabList[*Tab]
+	refs       Refs[*frame]
 	vanished   []string // the addresses of the latest tabs that no tool has closed
 	vanishings int      // how many they have been
 	opened     int      // tabs, ever
@@ -97,10 +97,11 @@ const (
 // Open connects to the browser at a WebSocket URL and attaches to its tabs. Bounds are
 // counted in seconds of that length; 0: of that of a second.
 func Open(ctx context.Context, url string, second time.Duration) (*Browser, error) {
-	b := &Browser{second: cmp.Or(second, time.Second), refs: refs{next: 1}, number: time.Now().UnixNano(),
+	b := &Browser{second: cmp.Or(second, time.Second), number: time.Now().UnixNano(),
 		targets: map[string]*target{}, hiding: hiding{hidden: map[string]bool{}},
 		guest: guest{made: map[string]bool{}}}
 	ready := make(chan struct{}) // events come before the connection is known here
+	b.refs, b.TabList = NewRefs[*frame](&b.mu), NewTabList[*Tab](&b.mu)
 	b.guest.b, b.hiding.b, b.network.b, b.storage.b, b.emulation.b = b, b, b, b, b
 	conn, err := cdp.Dial(ctx, url, func(e cdp.Event) { <-ready; b.event(e) })
 	if err != nil {
@@ -262,11 +263,11 @@ func (b *Browser) attach(parent string, session string, info targetInfo) {
 
 // show lists a new tab.
 func (b *Browser) show(t *Tab) {
-	b.tabs = append(b.tabs, t)
+	b.All = append(b.All, t)
 	b.opened++
 	t.number = b.opened
-	if b.current == nil {
-		b.current = t
+	if b.Front == nil {
+		b.Front = t
 	}
 }
 
@@ -293,26 +294,18 @@ func (b *Browser) detach(session string) {
 	}
 	tab.closed = true
 	for i, f := range b.refs.frames {
-		if f.tab == tab.frames {
-			b.refs.frames[i] = &frame{} // its number is not used again
+		if f != nil && f.tab == tab.frames {
+			b.refs.frames[i] = nil // its number is not used again
 		}
 	}
-	i := slices.Index(b.tabs, tab)
-	if i < 0 {
+	if !b.Drop(tab) {
 		return
 	}
-	b.tabs = slices.Delete(b.tabs, i, i+1)
 	if !tab.closing {
 		if b.vanished = append(b.vanished, tab.url); len(b.vanished) > maxDocuments {
 			b.vanished = slices.Delete(b.vanished, 0, maxDocuments/2)
 		}
 		b.vanishings++
-	}
-	if b.current == tab {
-		b.current = nil
-		if len(b.tabs) > 0 {
-			b.current = b.tabs[max(0, min(i, len(b.tabs))-1)]
-		}
 	}
 }
 
@@ -363,14 +356,14 @@ func (b *Browser) Tabs(ctx context.Context) (all []TabState) {
 	b.conn.Call(short, "", "Target.getTargets", nil, &got) // else what is known will do
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, t := range b.tabs {
+	for _, t := range b.All {
 		for _, info := range got.TargetInfos {
 			if info.TargetID == t.main.id {
 				t.url, t.title = info.URL, titleOf(info.Title, info.URL)
 			}
 		}
 		url := cmp.Or(t.addressLocked(), t.starting[t.main.id].url)
-		all = append(all, TabState{t.number, url, t.title, t.label, t == b.current, t.crashed, url == "about:blank"})
+		all = append(all, TabState{t.number, url, t.title, b.Names[t], t == b.Front, t.crashed, url == "about:blank"})
 	}
 	return all
 }
@@ -388,19 +381,9 @@ func titleOf(called, address string) string {
 	return called
 }
 
-// Count is the number of open tabs.
-func (b *Browser) Count() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.tabs)
-}
-
 // Current is the tab that is acted on; it opens one if none is open.
 func (b *Browser) Current(ctx context.Context) (Page, error) {
-	b.mu.Lock()
-	t := b.current
-	b.mu.Unlock()
-	if t != nil {
+	if t, err := b.At(-1); err == nil {
 		return t, nil
 	}
 	return b.New(ctx)
@@ -431,82 +414,37 @@ func (b *Browser) make(ctx context.Context) (*Tab, error) {
 	b.mu.Unlock()
 	var t *Tab
 	err := b.wait(ctx, func() bool {
-		i := slices.IndexFunc(b.tabs, func(t *Tab) bool { return t.main.id == made.TargetID })
+		i := slices.IndexFunc(b.All, func(t *Tab) bool { return t.main.id == made.TargetID })
 		if i >= 0 {
-			t = b.tabs[i]
-			b.current = t
+			t = b.All[i]
+			b.Front = t
 		}
 		return i >= 0 && t.begun && t.parsed
 	})
 	return t, err
 }
 
-// at is the tab at an index, nil if there is none.
-func (b *Browser) at(index int) *Tab {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if index < 0 || index >= len(b.tabs) {
-		return nil
-	}
-	return b.tabs[index]
-}
-
 // Select makes the tab at an index the current one.
 func (b *Browser) Select(ctx context.Context, index int) error {
-	t := b.at(index)
-	if t == nil {
-		return b.noTab(index)
+	t, err := b.At(index)
+	if err != nil {
+		return err
 	}
 	b.mu.Lock()
-	b.current = t
+	b.Front = t
 	b.mu.Unlock()
 	b.conn.Begin(t.main.session, "Page.bringToFront", nil, nil)
 	return nil
 }
 
-// Label gives the tab at an index a label; -1: the current one.
-func (b *Browser) Label(index int, label string) error {
-	t := b.at(index)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if index == -1 {
-		t = b.current
-	}
-	if t == nil {
-		return errClosed
-	}
-	for _, other := range b.tabs {
-		if other.label == label {
-			other.label = ""
-		}
-	}
-	t.label = label
-	return nil
-}
-
-// Labels are those of the tabs, by index; "": it has none.
-func (b *Browser) Labels() (all []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, t := range b.tabs {
-		all = append(all, t.label)
-	}
-	return all
-}
-
 // CloseTab closes the tab at an index; -1: the current one.
 func (b *Browser) CloseTab(ctx context.Context, index int) error {
-	t := b.at(index)
-	if index == -1 {
-		b.mu.Lock()
-		t = b.current
-		b.mu.Unlock()
-		if t == nil {
-			return nil
-		}
-	}
-	if t == nil {
-		return b.noTab(index)
+	t, err := b.At(index)
+	switch {
+	case err != nil && index == -1: // none is open
+		return nil
+	case err != nil:
+		return err
 	}
 	return b.closeTab(ctx, t)
 }

@@ -39,10 +39,10 @@ func (t *Tab) beforeLocked() *Before {
 func (b *Browser) Left() Moment {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.current == nil {
+	if b.Front == nil {
 		return nil
 	}
-	return b.current.beforeLocked()
+	return b.Front.beforeLocked()
 }
 
 // Is reports whether the tab is one of this connection.

@@ -82,7 +82,7 @@ func (e *emulation) emulate(ctx context.Context, now, was emulate.Emulation) (er
 func (e *emulation) sessions() (all []string) {
 	e.b.mu.Lock()
 	defer e.b.mu.Unlock()
-	for _, t := range e.b.tabs {
+	for _, t := range e.b.All {
 		all = append(all, t.main.session)
 	}
 	return all

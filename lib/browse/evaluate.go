@@ -35,11 +35,11 @@ func (t *elements) Evaluate(ctx context.Context, function string, target Target)
 	session := t.main.session
 	var element string
 	if target != "" {
-		f, err := t.ready(ctx, target, needs{})
+		f, err := t.Ready(ctx, target, needs{})
 		if err != nil {
 			return "", false, err
 		}
-		session = f.frame.target.session
+		session = f.Frame.target.session
 		if element, err = t.inPage(ctx, f); err != nil {
 			return "", false, err
 		}
@@ -47,11 +47,11 @@ func (t *elements) Evaluate(ctx context.Context, function string, target Target)
 	}
 	var got evaluated
 	var statements bool
-	seen, err = t.evaluate(ctx, since, session, asFunction(function), element, &got)
+	seen, err = t.evaluate(ctx, since, session, AsFunction(function), element, &got)
 	if err == nil && isSyntaxError(got.ExceptionDetails) { // statements do as well, if they are a function's body
 		as := evaluated{}
 		var after bool
-		after, err = t.evaluate(ctx, since, session, asBody(function), element, &as)
+		after, err = t.evaluate(ctx, since, session, AsBody(function), element, &as)
 		if err == nil && as.ExceptionDetails == nil {
 			got, seen, statements = as, after, true
 		}
@@ -85,16 +85,16 @@ func (t *effects) hasStarted(since mark) bool {
 	return starts || t.navigations > since.navigations || t.windows > since.windows || t.b.opened > since.opened
 }
 
-// asFunction is a function that returns the value of an expression, or what it
+// AsFunction is a function that returns the value of an expression, or what it
 // returns if it is a function.
-func asFunction(code string) string {
+func AsFunction(code string) string {
 	code = strings.TrimRight(strings.TrimSpace(code), ";")
 	return "async (element) => { const value = (" + code + "\n); return (" + valueScript + ")(typeof value === " +
 		"'function' ? await value(element) : await value) }"
 }
 
-// asBody is a function with these statements.
-func asBody(code string) string {
+// AsBody is a function with these statements.
+func AsBody(code string) string {
 	return "async (element) => { const body = async () => {\n" + code + "\n}; return (" + valueScript +
 		")(await body()) }"
 }
@@ -125,7 +125,7 @@ func (t *elements) evaluate(ctx context.Context, since mark, session, function, 
 	var told evaluated
 	end := time.Now().Add(t.b.of(AnswerPatience))
 	behind, err := t.await(ctx, state, &told, func() (error, time.Duration) { return t.overOrLate(end) })
-	var now shown
+	var now Shown
 	if err != nil || behind.number < a.number || answered(told.Result.Value, &now) != nil {
 		return false, nil
 	}
@@ -147,31 +147,31 @@ func (t *elements) askState() <-chan answer {
 }
 
 // inPage is the handle of an element in the page's own world.
-func (t *elements) inPage(ctx context.Context, f found) (objectID string, err error) {
+func (t *elements) inPage(ctx context.Context, f Found[*frame]) (objectID string, err error) {
 	node, err := t.node(ctx, f)
 	if err != nil {
 		return "", err
 	}
 	var resolved struct{ Object remote }
-	err = t.call(ctx, f.frame.target.session, "DOM.resolveNode", map[string]int{"backendNodeId": node}, &resolved)
+	err = t.call(ctx, f.Frame.target.session, "DOM.resolveNode", map[string]int{"backendNodeId": node}, &resolved)
 	return resolved.Object.ObjectID, err
 }
 
 // node is the number by which the browser knows an element in all worlds.
-func (t *elements) node(ctx context.Context, f found) (int, error) {
-	target, err := json.Marshal(f.find)
+func (t *elements) node(ctx context.Context, f Found[*frame]) (int, error) {
+	target, err := json.Marshal(f.Find)
 	if err != nil {
 		return 0, err
 	}
-	ours, err := f.frame.evaluateIf(ctx, f.frame.world, metBy(f.find),
+	ours, err := f.Frame.evaluateIf(ctx, f.Frame.world, metBy(f.Find),
 		fmt.Sprintf("btools.api.element({target:%s})", target), false)
 	if err != nil {
 		return 0, err
 	}
 	if ours.ObjectID == "" {
-		return 0, fmt.Errorf("%s is not in the page any more", f.what)
+		return 0, fmt.Errorf("%s is not in the page any more", f.What)
 	}
-	session, object := f.frame.target.session, map[string]string{"objectId": ours.ObjectID}
+	session, object := f.Frame.target.session, map[string]string{"objectId": ours.ObjectID}
 	defer t.b.conn.Begin(session, "Runtime.releaseObject", object, nil)
 	var described struct{ Node struct{ BackendNodeID int } }
 	err = t.call(ctx, session, "DOM.describeNode", object, &described)

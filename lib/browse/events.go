@@ -46,7 +46,7 @@ func (b *Browser) event(e cdp.Event) {
 		b.detach(decode[struct{ SessionID string }](e.Params).SessionID)
 	case "Target.targetInfoChanged":
 		info := decode[struct{ TargetInfo targetInfo }](e.Params).TargetInfo
-		for _, t := range b.tabs {
+		for _, t := range b.All {
 			if t.main.id == info.TargetID {
 				t.url, t.title = info.URL, titleOf(info.Title, info.URL)
 			}
@@ -55,7 +55,7 @@ func (b *Browser) event(e cdp.Event) {
 		b.noteMadeLocked(decode[struct{ TargetID string }](e.Params).TargetID, false)
 	case "Target.targetCrashed":
 		id := decode[struct{ TargetID string }](e.Params).TargetID
-		for _, t := range b.tabs {
+		for _, t := range b.All {
 			t.crashed = t.crashed || t.main.id == id
 		}
 	default:

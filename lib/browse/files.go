@@ -16,7 +16,7 @@ func (n *network) GuardFiles(refuses func(ctx context.Context, address string) e
 	n.b.mu.Lock()
 	defer n.b.mu.Unlock()
 	n.refuses = refuses
-	for _, t := range n.b.tabs {
+	for _, t := range n.b.All {
 		n.noteFileLocked(t.url)
 		n.b.conn.Begin(t.main.session, page.GetNavigationHistory.Method, nil, func(raw json.RawMessage, err error) {
 			n.b.mu.Lock()

@@ -24,7 +24,6 @@ type frame struct {
 	target *target // whose session reaches it
 	id     string
 	parent *frame // nil: it is the tab itself
-	number int    // in refs, such as f1e2; 0: the tab itself
 }
 
 var (
@@ -53,7 +52,9 @@ var (
 	//go:embed scripts/act.js
 	actScript string
 
-	agentScript = sync.OnceValue(func() string {
+	// Scripts are what is loaded into a world of its own in each document: btools.run calls one of its functions by
+	// name. Browsers of all kinds run them.
+	Scripts = sync.OnceValue(func() string {
 		return "globalThis.btools || (() => {\n" + rolesScript + pageScript + snapshotScript + findScript + textScript +
 			pickScript + storageScript + verifyScript + inertScript + movingScript + typingScript +
 			actScript + "})(); 0"
@@ -70,7 +71,6 @@ const worldName = "btools"
 // frames are the documents of a tab, and what our scripts tell of them.
 type frames struct {
 	*link
-	refs *refs
 }
 
 func (t *frames) mainFrame() *frame { return &frame{tab: t, target: t.main, id: t.main.id} }
@@ -110,7 +110,7 @@ func (f *frame) world(ctx context.Context) (world, error) {
 	}
 	var got evaluated
 	err = f.tab.call(ctx, f.target.session, "Runtime.evaluate",
-		map[string]any{"expression": agentScript(), "contextId": w.id}, &got)
+		map[string]any{"expression": Scripts(), "contextId": w.id}, &got)
 	if err = errors.Join(err, got.err()); err != nil {
 		return world{}, err
 	}
@@ -165,6 +165,20 @@ func (f *frame) evaluateIf(ctx context.Context, in func(context.Context) (world,
 	}
 }
 
+// noting returns what keeps what the page says of itself, unless it has another document by then.
+func (t *frames) noting() func(Shown) {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	loader := t.loader
+	return func(now Shown) {
+		t.b.mu.Lock()
+		defer t.b.mu.Unlock()
+		if t.loader == loader {
+			t.title, t.url = now.Title, now.URL
+		}
+	}
+}
+
 // run calls a function of our scripts in a frame, for a bounded time.
 func (t *frames) run(ctx context.Context, f *frame, name string, args map[string]any, result any) error {
 	raw, err := json.Marshal(args)
@@ -196,38 +210,19 @@ func answered(raw json.RawMessage, result any) error {
 	return json.Unmarshal(answer.Value, result)
 }
 
-// refs are what a snapshot has given elements and frames as names, in all tabs.
-type refs struct {
-	frames []*frame // that have had a number, from 1
-	next   int      // number of an element
+// Same reports whether it is the same place.
+func (f *frame) Same(other *frame) bool { return f.id == other.id && f.tab == other.tab }
+
+// Around is the frame around it, nil if it is the tab itself.
+func (f *frame) Around() *frame { return f.parent }
+
+// Mute reports whether it is of another site and has not answered the latest question.
+func (f *frame) Mute() bool {
+	return f.target != f.tab.main && f.tab.patience(f.target.session) != answering
 }
 
-// numbered gives a frame the number that it has in refs.
-func (t *frames) numbered(f *frame) *frame {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	r := t.refs
-	i := slices.IndexFunc(r.frames, func(old *frame) bool { return old.id == f.id && old.tab == f.tab })
-	if i >= 0 {
-		f.number = i + 1
-		r.frames[i] = f
-		return f
-	}
-	r.frames = append(r.frames, f)
-	f.number = len(r.frames)
-	return f
-}
-
-// prefix is what the refs of a frame begin with.
-func (f *frame) prefix() string {
-	if f.number == 0 {
-		return ""
-	}
-	return "f" + strconv.Itoa(f.number)
-}
-
-// inner is the frame in an iframe element of a frame, nil if it has none.
-func (f *frame) inner(ctx context.Context, ref int) (*frame, error) {
+// Inner is the frame in an iframe element of a frame, nil if it has none.
+func (f *frame) Inner(ctx context.Context, ref int) (*frame, error) {
 	object, err := f.evaluate(ctx, fmt.Sprintf("btools.api.element({target:%d})", ref), false)
 	if err != nil || object.ObjectID == "" {
 		return nil, err
@@ -239,7 +234,7 @@ func (f *frame) inner(ctx context.Context, ref int) (*frame, error) {
 	if err != nil || described.Node.FrameID == "" {
 		return nil, err
 	}
-	return f.tab.numbered(f.tab.frameOf(described.Node.FrameID, f)), nil
+	return f.tab.frameOf(described.Node.FrameID, f), nil
 }
 
 // frameOf is the frame with an ID, in another one.
@@ -340,71 +335,14 @@ type Target string
 
 var refRule = lazy.Regexp(`^(?:f([1-9]\d{0,8}))?e([1-9]\d{0,8})$`)
 
-// place is an element's frame, and how our scripts find it there: by the number of
-// a ref or by a selector.
-type place struct {
-	frame *frame
-	find  any
-}
-
-// locate finds the frame of a target. It waits until a selector matches something.
-func (t *frames) locate(ctx context.Context, target Target) (place, error) {
-	if m := refRule().FindStringSubmatch(string(target)); m != nil {
-		n, _ := strconv.Atoi(m[2])
-		i, _ := strconv.Atoi(m[1])
-		t.b.mu.Lock()
-		defer t.b.mu.Unlock()
-		if n >= t.refs.next {
-			return place{}, fmt.Errorf("there is no ref %s: take a new browser_snapshot", target)
-		}
-		if m[1] == "" {
-			return place{t.mainFrame(), n}, nil
-		}
-		if i > len(t.refs.frames) || t.refs.frames[i-1].tab != t {
-			return place{}, fmt.Errorf("there is no ref %s in this tab: take a new browser_snapshot", target)
-		}
-		return place{t.refs.frames[i-1], n}, nil
+// Ref returns the numbers of a target that is a ref of a snapshot: of its frame, 0 for
+// the page itself, and of the element.
+func (t Target) Ref() (frame, element int, ok bool) {
+	m := refRule().FindStringSubmatch(string(t))
+	if m == nil {
+		return 0, 0, false
 	}
-	end := time.Now().Add(t.b.of(ActionTimeout))
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		f, err := t.firstWith(ctx, "count", map[string]any{"target": string(target)})
-		switch late := time.Now().After(end); {
-		case f != nil:
-			return place{f, string(target)}, nil
-		case err != nil && (late || !isPassing(err)):
-			return place{}, err
-		case late:
-			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target,
-				t.b.of(ActionTimeout))
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return place{}, context.Cause(ctx)
-		}
-	}
-}
-
-// firstWith is the first frame of which a function of our scripts says something else
-// than 0 or false, nil if it is none. A frame of another site that does not answer has
-// nothing.
-func (t *frames) firstWith(ctx context.Context, name string, args map[string]any) (*frame, error) {
-	all, err := t.allFrames(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i, f := range all {
-		if f.target != t.main && t.patience(f.target.session) != answering {
-			continue
-		}
-		var got any
-		err := t.run(ctx, f, name, args, &got)
-		if err == nil && got != 0.0 && got != false {
-			return f, nil
-		}
-		if err != nil && (i == 0 || ctx.Err() != nil) {
-			return nil, err
-		}
-	}
-	return nil, nil
+	frame, _ = strconv.Atoi(m[1])
+	element, _ = strconv.Atoi(m[2])
+	return frame, element, true
 }

@@ -224,13 +224,6 @@ func (t *Tab) Load(ctx context.Context, address string) (string, error) {
 	return address, t.settle(ctx, since)
 }
 
-// Status is the HTTP status of the document; 0: it is not known.
-func (t *records) Status() int {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	return t.statusLocked().Code
-}
-
 // Status is that of a response: 404 Not Found.
 type Status struct {
 	Code int // 0: it is not known

@@ -35,7 +35,7 @@ func modifiers(names []string) (bits int, err error) {
 // input is the mouse and the keyboard of a tab.
 type input struct {
 	*effects
-	mouse   point           // where tools by coordinates have left it
+	mouse   Point           // where tools by coordinates have left it
 	buttons int             // that they have pressed
 	dragged json.RawMessage // what the page would drag
 }
@@ -56,15 +56,15 @@ type inputEvent struct {
 	params any
 }
 
-func mouse(kind string, at point, button string, buttons, clicks, modifiers int) inputEvent {
-	return inputEvent{"Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.x, "y": at.y, "button": button,
+func mouse(kind string, at Point, button string, buttons, clicks, modifiers int) inputEvent {
+	return inputEvent{"Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": button,
 		"buttons": buttons, "clickCount": clicks, "modifiers": modifiers}}
 }
 
 var buttonBits = map[string]int{"left": 1, "right": 2, "middle": 4}
 
 // click are the events of a click.
-func click(at point, button string, count, modifiers int) []inputEvent {
+func click(at Point, button string, count, modifiers int) []inputEvent {
 	all := []inputEvent{mouse("mouseMoved", at, "none", 0, 0, modifiers)}
 	for n := range count {
 		all = append(all, mouse("mousePressed", at, button, buttonBits[button], n+1, modifiers),

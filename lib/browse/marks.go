@@ -27,7 +27,7 @@ func (t *pictures) marks(ctx context.Context, part area, scale float64) (all []M
 	if err != nil {
 		return nil, err
 	}
-	origins := map[string]point{"": {}} // of frames in the viewport, by number
+	origins := map[string]Point{"": {}} // of frames in the viewport, by number
 	for line := range strings.Lines(text) {
 		m := markedLine().FindStringSubmatch(strings.TrimSpace(line))
 		if m == nil {
@@ -35,13 +35,11 @@ func (t *pictures) marks(ctx context.Context, part area, scale float64) (all []M
 		}
 		origin, known := origins[m[3]]
 		if n, _ := strconv.Atoi(m[3]); !known && n > 0 {
-			t.b.mu.Lock()
-			f := t.refs.frames[min(n, len(t.refs.frames))-1]
-			t.b.mu.Unlock()
-			if f.tab != t.frames {
+			f := t.b.refs.numbered(n)
+			if f == nil || f.tab != t.frames {
 				continue
 			}
-			if origin.x, origin.y, err = f.origin(ctx); err != nil {
+			if origin.X, origin.Y, err = f.origin(ctx); err != nil {
 				continue // it has gone, or is not seen
 			}
 			origins[m[3]] = origin
@@ -50,7 +48,7 @@ func (t *pictures) marks(ctx context.Context, part area, scale float64) (all []M
 		for i := range box {
 			box[i], _ = strconv.ParseFloat(m[4+i], 64)
 		}
-		x, y := box[0]+origin.x+v.X-part.X, box[1]+origin.y+v.Y-part.Y
+		x, y := box[0]+origin.X+v.X-part.X, box[1]+origin.Y+v.Y-part.Y
 		if box[2] < 1 || box[3] < 1 || x+box[2] <= 0 || y+box[3] <= 0 || x >= part.Width || y >= part.Height {
 			continue
 		}

@@ -38,7 +38,7 @@ func (t *input) MoveMouse(ctx context.Context, x, y float64) error {
 func (t *input) moved(x, y float64) inputEvent {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	t.mouse = point{x, y}
+	t.mouse = Point{x, y}
 	return mouse("mouseMoved", t.mouse, heldIn(t.buttons), t.buttons, 0, 0)
 }
 
@@ -108,6 +108,6 @@ func (t *input) Wheel(ctx context.Context, x, y float64) error {
 	t.b.mu.Lock()
 	at := t.mouse
 	t.b.mu.Unlock()
-	return t.act(ctx, inputEvent{"Input.dispatchMouseEvent", map[string]any{"type": "mouseWheel", "x": at.x, "y": at.y,
+	return t.act(ctx, inputEvent{"Input.dispatchMouseEvent", map[string]any{"type": "mouseWheel", "x": at.X, "y": at.Y,
 		"deltaX": x, "deltaY": y}})
 }

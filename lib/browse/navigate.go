@@ -17,8 +17,8 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// normalize completes an address as a person would type it: example.org.
-func normalize(address string) (string, error) {
+// Address completes an address as a person would type it: example.org.
+func Address(address string) (string, error) {
 	address = strings.TrimSpace(address)
 	if address == "" {
 		return "", errors.New("the address is empty")
@@ -63,7 +63,7 @@ func looksLikeHost(u *url.URL) bool {
 // time until everything that it needs is loaded.
 func (t *Tab) Navigate(ctx context.Context, address string) (string, error) {
 	given := address
-	address, err := normalize(given)
+	address, err := Address(given)
 	if err != nil {
 		return "", t.onPage(given, err)
 	}
@@ -210,11 +210,7 @@ func (t *Tab) Replace(ctx context.Context) (Page, error) {
 		return nil, err
 	}
 	other := p.(*Tab)
-	t.b.mu.Lock()
-	if i, j := slices.Index(t.b.tabs, t), slices.Index(t.b.tabs, other); i >= 0 && j >= 0 {
-		t.b.tabs[i], t.b.tabs[j] = other, t
-	}
-	t.b.mu.Unlock()
+	t.b.Swap(t, other)
 	return other, t.b.closeTab(ctx, t)
 }
 

@@ -200,7 +200,7 @@ func (t *pageTools) PageTools(ctx context.Context) ([]PageTool, error) {
 				continue
 			}
 			if inFrame(p) {
-				p.Frame = t.numbered(f).prefix()
+				p.Frame = t.b.refs.prefix(f)
 			}
 			sorted = append(sorted, p)
 		}
@@ -222,14 +222,14 @@ func (s ToolState) Document() ToolState { return ToolState{s.tab, s.loader, 0} }
 func (b *Browser) Shown() (*Tab, ToolState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.current, b.toolStateLocked()
+	return b.Front, b.toolStateLocked()
 }
 
 func (b *Browser) toolStateLocked() ToolState {
-	if b.current == nil {
+	if b.Front == nil {
 		return ToolState{}
 	}
-	return ToolState{b.current, b.current.loader, b.current.toolChanges}
+	return ToolState{b.Front, b.Front.loader, b.Front.toolChanges}
 }
 
 // AwaitTools waits until there are other tools.

@@ -163,12 +163,7 @@ func (t *picker) picked(ctx context.Context, p *picking) (*Picked, error) {
 // selector matches nothing in the frames that are searched before.
 func (t *picker) identify(ctx context.Context, f *frame, before []*frame, object string) (*Picked, error) {
 	defer t.b.conn.Begin(f.target.session, "Runtime.releaseObject", map[string]string{"objectId": object}, nil)
-	t.b.mu.Lock()
-	next := t.refs.next
-	t.b.mu.Unlock()
-	if f.parent != nil {
-		t.numbered(f)
-	}
+	refs := &t.b.refs
 	var answer struct {
 		Value *struct {
 			Picked
@@ -185,8 +180,9 @@ func (t *picker) identify(ctx context.Context, f *frame, before []*frame, object
 	got.Result.Value = &answer
 	err := t.call(ctx, f.target.session, "Runtime.callFunctionOn", map[string]any{"objectId": object,
 		"functionDeclaration": "function (args) { return btools.run('identify', { el: this, ...args }) }",
-		"arguments":           []any{map[string]any{"value": map[string]any{"next": next, "prefix": f.prefix()}}},
-		"awaitPromise":        true, "returnByValue": true}, &got)
+		"arguments": []any{map[string]any{"value": map[string]any{"next": refs.number(),
+			"prefix": refs.prefix(f)}}},
+		"awaitPromise": true, "returnByValue": true}, &got)
 	switch {
 	case err != nil:
 		return nil, err
@@ -198,9 +194,7 @@ func (t *picker) identify(ctx context.Context, f *frame, before []*frame, object
 		return nil, nil
 	}
 	v := answer.Value
-	t.b.mu.Lock()
-	t.refs.next = max(t.refs.next, v.Next)
-	t.b.mu.Unlock()
+	refs.used(v.Next)
 	p := &v.Picked
 	p.What, p.Selector = v.What, v.Ref
 	for _, s := range v.Selectors {

@@ -3,6 +3,7 @@ package browse
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 )
 
@@ -51,8 +52,7 @@ type area struct {
 // pictures are what a page looks like, on the screen and printed.
 type pictures struct {
 	*elements
-	media    string // that is emulated
-	features map[string]string
+	media map[string]string // that is emulated
 }
 
 // Screenshot takes a picture of the page.
@@ -139,23 +139,23 @@ func (t *frames) viewport(ctx context.Context, all bool) (area, error) {
 
 // boxOf is where an element is in the document.
 func (t *elements) boxOf(ctx context.Context, target Target) (area, string, error) {
-	f, err := t.ready(ctx, target, needs{})
+	f, err := t.Ready(ctx, target, needs{})
 	if err != nil {
 		return area{}, "", err
 	}
 	var r struct{ X, Y, Width, Height float64 }
-	if err := t.run(ctx, f.frame, "box", map[string]any{"target": f.find}, &r); err != nil {
+	if err := t.run(ctx, f.Frame, "box", map[string]any{"target": f.Find}, &r); err != nil {
 		return area{}, "", err
 	}
-	if f.frame.parent != nil {
-		x, y, err := f.frame.origin(ctx)
+	if f.Frame.parent != nil {
+		x, y, err := f.Frame.origin(ctx)
 		if err != nil {
 			return area{}, "", err
 		}
 		r.X, r.Y = r.X+x, r.Y+y
 	}
 	v, err := t.viewport(ctx, false)
-	return area{X: r.X + v.X, Y: r.Y + v.Y, Width: max(r.Width, 1), Height: max(r.Height, 1)}, f.what, err
+	return area{X: r.X + v.X, Y: r.Y + v.Y, Width: max(r.Width, 1), Height: max(r.Height, 1)}, f.What, err
 }
 
 // PDF is the page as it is printed.
@@ -179,28 +179,17 @@ func (t *pictures) Resize(ctx context.Context, width, height int) error {
 		"height": height, "deviceScaleFactor": 0, "mobile": false}, nil)
 }
 
-// SetMedia sets the CSS media type that EmulateMedia emulates, "": none.
-func (t *pictures) SetMedia(kind string) {
+// EmulateMedia has the page see values of CSS media features, by their names, and of the type, by media; "": it ends.
+func (t *pictures) EmulateMedia(ctx context.Context, change map[string]string) error {
 	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	t.media = kind
-}
-
-// SetMediaFeature sets a CSS media feature that EmulateMedia emulates, "": it does not.
-func (t *pictures) SetMediaFeature(name, value string) {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	t.features[name] = value
-}
-
-// EmulateMedia has the page see the media type and the features that are set.
-func (t *pictures) EmulateMedia(ctx context.Context) error {
-	t.b.mu.Lock()
-	media, list := t.media, []map[string]string{}
-	for name, value := range t.features {
-		list = append(list, map[string]string{"name": name, "value": value})
+	maps.Copy(t.media, change)
+	list := []map[string]string{}
+	for name, value := range t.media {
+		if name != "media" {
+			list = append(list, map[string]string{"name": name, "value": value})
+		}
 	}
+	params := map[string]any{"media": t.media["media"], "features": list}
 	t.b.mu.Unlock()
-	return t.call(ctx, t.main.session, "Emulation.setEmulatedMedia",
-		map[string]any{"media": media, "features": list}, nil)
+	return t.call(ctx, t.main.session, "Emulation.setEmulatedMedia", params, nil)
 }

@@ -1,9 +1,6 @@
 package browse
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // ScrollOptions say how to scroll.
 type ScrollOptions struct {
@@ -19,8 +16,8 @@ type Scrolled struct {
 	From, At, Room int  // pixels from the beginning, before and after, and the most of them
 }
 
-// ScrollArguments are those of the script that scrolls. Find is what it finds the target by, nil for none.
-func (o *ScrollOptions) ScrollArguments(find any) map[string]any {
+// arguments are those of the script that scrolls. Find is what it finds the target by, nil for none.
+func (o *ScrollOptions) arguments(find any) map[string]any {
 	args := map[string]any{}
 	if find != nil {
 		args["target"] = find
@@ -47,21 +44,4 @@ func (s Scrolled) Sentence(direction string) string {
 		return fmt.Sprintf("Nothing has scrolled: %s is at %d of %d pixels", s.What, s.At, s.Room)
 	}
 	return fmt.Sprintf("Scrolled %s by %d pixels, to %d of %d", s.What, max(s.At-s.From, s.From-s.At), s.At, s.Room)
-}
-
-// Scroll scrolls.
-func (t *elements) Scroll(ctx context.Context, o ScrollOptions) (s Scrolled, err error) {
-	f, find := t.mainFrame(), any(nil)
-	since := t.mark()
-	if o.Target != "" {
-		ready, err := t.ready(ctx, o.Target, needs{})
-		if err != nil {
-			return s, err
-		}
-		f, find = ready.frame, ready.find
-	}
-	if err = t.run(ctx, f, "scroll", o.ScrollArguments(find), &s); err != nil {
-		return s, err
-	}
-	return s, t.settle(ctx, since)
 }

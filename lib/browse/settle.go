@@ -81,7 +81,7 @@ func (b *Before) Rest(ctx context.Context) {
 	short, cancel := context.WithTimeoutCause(ctx, t.b.of(AnswerPatience), errUnsettled)
 	defer cancel()
 	isClosed := func() bool {
-		next = t.b.current
+		next = t.b.Front
 		return t.closed || !isClosing(err)
 	}
 	if t.b.wait(short, isClosed) == nil && t.gone() == errClosed && next != nil {
@@ -201,7 +201,7 @@ func (t *effects) busyLocked(since mark, now time.Time, left *time.Duration) boo
 	if wait := t.windowAt.Add(tabPatience).Sub(now); t.windows-since.windows > t.b.opened-since.opened && wait > 0 {
 		busy, *left = true, min(*left, wait)
 	}
-	for _, other := range t.b.tabs {
+	for _, other := range t.b.All {
 		if other.number <= since.opened || other.parsed && !other.isLeaving() {
 			continue
 		}

@@ -23,40 +23,37 @@ type SnapshotOptions struct {
 
 // Times for which a document is looked at; what it has more is left out.
 const (
-	SnapshotTime = 5 * time.Second
-	SearchTime   = 10 * time.Second
+	snapshotTime = 5 * time.Second
+	searchTime   = 10 * time.Second
 )
 
-// MaxFrames bounds how deep frames in frames are shown.
-const MaxFrames = 8
+// maxFrames bounds how deep frames in frames are shown.
+const maxFrames = 8
 
 // Snapshot is what an agent has to know of the page: an indented outline of roles,
 // names, states and refs.
-func (t *frames) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
-	f, args := t.mainFrame(), map[string]any{"boxes": o.Boxes, "whole": o.Whole, "joined": true,
+func (e *Elements[F]) Snapshot(ctx context.Context, o SnapshotOptions) (string, error) {
+	f, args := e.on.Main(), map[string]any{"boxes": o.Boxes, "whole": o.Whole, "joined": true,
 		"interactive": o.Interactive, "headings": o.Headings}
 	if o.Target != "" {
-		p, err := t.locate(ctx, o.Target)
+		p, err := e.Locate(ctx, o.Target)
 		if err != nil {
 			return "", err
 		}
-		f, args["target"] = p.frame, p.find
+		f, args["target"] = p.Frame, p.Find
 	}
 	if o.Depth != nil {
 		args["depth"] = *o.Depth
 	}
-	lines, err := t.outline(ctx, f, "snapshot", args, 0)
-	if err != nil {
-		return "", err
-	}
-	return strings.Join(lines, "\n"), nil
+	lines, err := e.outline(ctx, f, "snapshot", args, 0)
+	return strings.Join(lines, "\n"), err
 }
 
 // cutMark begins the line of a snapshot that says where it ends too early.
 const cutMark = "# the rest is left out"
 
-// CutLine is the line of a snapshot that ends after so many elements.
-func CutLine(elements int) string {
+// cutLine is the line of a snapshot that ends after so many elements.
+func cutLine(elements int) string {
 	return fmt.Sprintf("%s after %d elements, for the page has too many: browser_snapshot with a target shows a "+
 		"part of it", cutMark, elements)
 }
@@ -73,68 +70,63 @@ func Cuts(snapshot string) (all []string) {
 
 // Holding are the elements that hold a text that is visible, though it runs over what
 // is in them: a line for each, in all frames.
-func (t *frames) Holding(ctx context.Context, text string) ([]string, error) {
-	return t.outline(ctx, t.mainFrame(), "holding", map[string]any{"want": text}, 0)
+func (e *Elements[F]) Holding(ctx context.Context, text string) ([]string, error) {
+	return e.outline(ctx, e.on.Main(), "holding", map[string]any{"want": text}, 0)
 }
 
 // outline is what a script writes of a frame, and of those in it, in lines.
-func (t *frames) outline(ctx context.Context, f *frame, script string, args map[string]any, depth int) ([]string, error) {
-	b := t.b
-	b.mu.Lock()
-	args["next"] = t.refs.next
-	loader := t.loader
-	b.mu.Unlock()
-	args["prefix"], args["ms"] = f.prefix(), SnapshotTime.Milliseconds()
+func (e *Elements[F]) outline(ctx context.Context, f F, script string, args map[string]any, depth int) ([]string,
+	error) {
+	note := e.on.Noting()
+	args["next"], args["prefix"], args["ms"] = e.on.Refs.number(), e.on.Refs.prefix(f), snapshotTime.Milliseconds()
 	if args["whole"] == true {
-		args["ms"] = SearchTime.Milliseconds()
+		args["ms"] = searchTime.Milliseconds()
 	}
 	var got struct {
 		Lines  []string
-		Frames []struct {
-			Line, Depth int
-			Number      int
-		}
-		Next int
-		Cut  int // the number of elements after which the rest is left out; 0: none is
-		Page *shown
+		Frames []struct{ Line, Depth, Number int }
+		Next   int
+		Cut    int // the number of elements after which the rest is left out; 0: none is
+		Page   *Shown
 	}
-	if err := t.run(ctx, f, script, args, &got); err != nil {
+	if err := e.on.Run(ctx, f, script, args, &got); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	t.refs.next = max(t.refs.next, got.Next)
-	if got.Page != nil && f.parent == nil && t.loader == loader {
-		t.title, t.url = got.Page.Title, got.Page.URL
+	e.on.Refs.used(got.Next)
+	var none F
+	if got.Page != nil && f.Around() == none {
+		note(*got.Page)
 	}
-	b.mu.Unlock()
 	lines := got.Lines
 	if args["joined"] == true && len(lines) > 0 {
 		lines = strings.Split(lines[0], "\n")
 	}
 	if got.Cut > 0 {
-		lines = append(lines, CutLine(got.Cut))
+		lines = append(lines, cutLine(got.Cut))
 	}
-	if depth == MaxFrames || args["depth"] != nil {
+	if depth == maxFrames || args["depth"] != nil {
 		return lines, nil
 	}
 	for _, in := range slices.Backward(got.Frames) { // the last first: lines before it stay where they are
-		inner, err := f.inner(ctx, in.Number)
+		inner, err := f.Inner(ctx, in.Number)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if inner == nil {
+		if inner == none {
 			continue
 		}
 		same := maps.Clone(args)
 		delete(same, "target")
 		var more []string
-		if err = errFrame; inner.target == t.main || t.patience(inner.target.session) == answering {
-			more, err = t.outline(ctx, inner, script, same, depth+1)
+		isMute := inner.Mute()
+		if !isMute {
+			more, err = e.outline(ctx, inner, script, same, depth+1)
+			_, isMute = errors.AsType[FrameError](err)
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if errors.Is(err, errFrame) && script == "snapshot" {
+		if isMute && script == "snapshot" {
 			lines[in.Line] += " # does not answer: a script of it runs without end"
 		}
 		if err != nil || len(more) == 0 {

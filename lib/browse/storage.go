@@ -115,14 +115,14 @@ type Item struct{ Key, Value string }
 
 // Items are those of the localStorage of the page, or of its sessionStorage, in the
 // order of the keys.
-func (t *frames) Items(ctx context.Context, kind string) (all []Item, err error) {
+func (t *elements) Items(ctx context.Context, kind string) (all []Item, err error) {
 	err = t.run(ctx, t.mainFrame(), "items", map[string]any{"kind": kind}, &all)
 	return all, err
 }
 
 // SetItem sets one, or removes it if there is no value, and returns whether it was there.
 // Without a key it removes all.
-func (t *frames) SetItem(ctx context.Context, kind string, key, value *string) (had bool, err error) {
+func (t *elements) SetItem(ctx context.Context, kind string, key, value *string) (had bool, err error) {
 	err = t.run(ctx, t.mainFrame(), "setItem", map[string]any{"kind": kind, "key": key, "value": value}, &had)
 	return had, err
 }

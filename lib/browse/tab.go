@@ -14,7 +14,7 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// Tab is a page of the browser. What is done with it is said by its parts. The fields of all are guarded by the browser's
+// Tab is a page of the browser. What is done with it is said by its parts, whose fields are guarded by the browser's
 // lock.
 type Tab struct {
 	*link
@@ -28,7 +28,6 @@ type Tab struct {
 	*pictures
 
 	number int
-	label  string          // by which an agent names it; "": none
 	hidden bool            // an agent does not see it: see hidden.go
 	paused func(cdp.Event) // handles the events of the Fetch domain; must not wait
 	at     time.Time       // when it was opened
@@ -46,7 +45,7 @@ type link struct {
 	closing         bool // it is to be closed: a dialog must not prevent that
 }
 
-// history is which documents a tab shows, has shown and is about to show.
+// history is which documents a tab shows, has Shown and is about to show.
 type history struct {
 	url, title     string
 	unreachable    string     // the address in whose place the browser shows a page of an error; "": none
@@ -63,18 +62,18 @@ var _ Page = (*Tab)(nil)
 func newTab(b *Browser, main *target, info targetInfo) *Tab {
 	l := &link{b: b, main: main, history: history{url: info.URL, title: info.Title, starting: map[string]navigation{}}}
 	r := &records{link: l, traffic: traffic{byID: map[string]*Request{}}}
-	f := &frames{link: l, refs: &b.refs}
+	f := &frames{link: l}
 	e := &effects{frames: f, records: r, downloading: map[string]time.Time{}}
 	i := &input{effects: e}
-	el := &elements{input: i}
+	el := newElements(i)
 	return &Tab{link: l, records: r, frames: f, effects: e, input: i, elements: el, pageTools: &pageTools{effects: e},
-		picker: &picker{elements: el}, pictures: &pictures{elements: el, features: map[string]string{}}, at: time.Now()}
+		picker: &picker{elements: el}, pictures: &pictures{elements: el, media: map[string]string{}}, at: time.Now()}
 }
 
 // Browser is the browser whose tab it is.
 func (t *Tab) Browser() *Browser { return t.b }
 
-// document is a document that a tab has shown.
+// document is a document that a tab has Shown.
 type document struct {
 	loader string
 	rival  string // loader of the competing document; "" if there was none
@@ -367,9 +366,10 @@ var (
 		"stopped; browser_navigate loads another page")
 	errStuck = errors.New("the page does not answer: a script of it runs without end and cannot be stopped, " +
 		"or it is too large. browser_navigate opens another page in its place")
-	errFrame  = errors.New("a frame of another site does not answer: a script of it runs without end")
 	errSilent = errors.New("the browser does not answer")
 )
+
+const errFrame = FrameError("a frame of another site does not answer: a script of it runs without end")
 
 // late is why a target has not answered in time. If the page runs a script, that is
 // stopped.
@@ -506,9 +506,6 @@ type State struct {
 	Waits   []string // the addresses that a document which is not complete waits for
 }
 
-// shown is what a page says of itself.
-type shown struct{ Title, URL string }
-
 // State returns the tab's state. A page that is not asked, because it could not answer,
 // or does not answer soon has the title that the browser has last seen.
 func (t *Tab) State(ctx context.Context) State {
@@ -516,7 +513,7 @@ func (t *Tab) State(ctx context.Context) State {
 	asks := t.canTellLocked()
 	t.b.mu.Unlock()
 	if asks {
-		var now shown
+		var now Shown
 		short, cancel := context.WithTimeoutCause(ctx, t.b.of(AnswerPatience), errBusy)
 		f := t.mainFrame()
 		got, err := f.evaluateIf(short, f.empty, metBy(nil), askPage(), true)
@@ -534,7 +531,7 @@ func (t *link) canTellLocked() bool {
 }
 
 // note keeps what a page says of itself.
-func (t *link) note(now shown) {
+func (t *link) note(now Shown) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	t.title, t.url = now.Title, now.URL
@@ -615,12 +612,4 @@ func (t *Tab) HandleDialog(ctx context.Context, accept bool, prompt *string) err
 	}
 	t.b.mu.Unlock()
 	return t.settle(ctx, mark)
-}
-
-// noTab is the error of an index that no tab has.
-func (b *Browser) noTab(index int) error {
-	if n := b.Count(); n > 0 {
-		return fmt.Errorf("there is no tab %d: there are 0 to %d", index, n-1)
-	}
-	return fmt.Errorf("there is no tab %d: none is open", index)
 }

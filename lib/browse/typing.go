@@ -10,43 +10,45 @@ import (
 // Type fills an editable element with text, or, slowly, types it one key at a time
 // after what is there. With submit it presses Enter afterwards. It returns how results name
 // the element, and what that has made of the text, and sends nothing to another element.
-func (t *elements) Type(ctx context.Context, target Target, text string, slowly, submit bool) (what string, err error) {
-	f, err := t.ready(ctx, target, forFill)
+func (e *Elements[F]) Type(ctx context.Context, target Target, text string, slowly, submit bool) (what string,
+	err error) {
+	f, err := e.Ready(ctx, target, forFill)
 	if err != nil {
 		return "", err
 	}
-	at, text, err := Resolved(ctx, Lines(text), slowly, func(name string, origin *string) error {
-		return t.run(ctx, f.frame, name, map[string]any{"target": f.find}, origin)
+	run := func(script string, args map[string]any, result any) error {
+		return e.on.Run(ctx, f.Frame, script, args, result)
+	}
+	at, text, err := resolved(ctx, lines(text), slowly, func(name string, origin *string) error {
+		return run(name, map[string]any{"target": f.Find}, origin)
 	})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", target, err)
 	}
-	since := t.mark()
+	settle := e.on.Watch()
 	defer func() {
 		if err != nil {
-			t.endTyping(f.frame)
+			e.on.EndTyping(f.Frame)
 		}
 	}()
-	if slowly {
-		err = t.typeKeys(ctx, f, text)
-	} else {
-		err = t.fill(ctx, f, text, at)
+	if !slowly {
+		err = e.on.Fill(ctx, f, text, at)
+	} else if err = run("focus", map[string]any{"target": f.Find}, nil); err == nil {
+		err = e.on.TypeKeys(ctx, f.Frame, text)
 	}
 	var became string
 	if err == nil {
-		err = t.run(ctx, f.frame, "typed", map[string]any{"value": text, "enter": submit,
-			"secret": at != ""}, &became)
+		err = run("typed", map[string]any{"value": text, "enter": submit, "secret": at != ""}, &became)
 	}
 	if err == nil && submit {
-		enter, _ := press("Enter") // which there is
-		if err = t.inputs(ctx, enter...); err == nil {
-			err = t.run(ctx, f.frame, "entered", nil, nil)
+		if err = e.on.TypeKeys(ctx, f.Frame, "\n"); err == nil {
+			err = run("entered", nil, nil)
 		}
 	}
-	if err != nil && !isCaused(err) {
+	if err != nil && !e.on.Caused(err) {
 		return "", err
 	}
-	return f.what + became, t.settle(ctx, since)
+	return f.What + became, settle(ctx)
 }
 
 type resolvingKey struct{}
@@ -56,10 +58,10 @@ func Resolving(ctx context.Context, resolve func(text, origin string) (string, e
 	return context.WithValue(ctx, resolvingKey{}, resolve)
 }
 
-// Resolved returns a text as it is to be typed, and the origin of the document that it is for; "": any. Run runs a
+// resolved returns a text as it is to be typed, and the origin of the document that it is for; "": any. Run runs a
 // script in that document. Slowly is that it would be typed by keys, which go to whatever has the focus: a page could
 // move that to a document of another origin.
-func Resolved(ctx context.Context, text string, slowly bool, run func(name string, origin *string) error) (origin,
+func resolved(ctx context.Context, text string, slowly bool, run func(name string, origin *string) error) (origin,
 	typed string, err error) {
 	resolve, ok := ctx.Value(resolvingKey{}).(func(text, origin string) (string, error))
 	if !ok || !strings.Contains(text, "{{") {
@@ -71,16 +73,16 @@ func Resolved(ctx context.Context, text string, slowly bool, run func(name strin
 	if err == nil && slowly && typed != text {
 		err = errors.New("a secret is typed as a whole, and nothing was typed: leave out slowly")
 	}
-	return origin, Lines(typed), err
+	return origin, lines(typed), err
 }
 
-// Lines returns a text whose lines end as those of fields do.
-func Lines(text string) string {
+// lines returns a text whose lines end as those of fields do.
+func lines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 }
 
 // endTyping has a document let all keys through again. It does not wait for that.
-func (t *elements) endTyping(f *frame) {
+func (t *input) endTyping(f *frame) {
 	t.b.mu.Lock()
 	w, ok := f.target.worlds[f.id]
 	t.b.mu.Unlock()
@@ -91,10 +93,7 @@ func (t *elements) endTyping(f *frame) {
 }
 
 // typeKeys types a text one key at a time, as long as the field has the focus.
-func (t *elements) typeKeys(ctx context.Context, f found, text string) error {
-	if err := t.run(ctx, f.frame, "focus", map[string]any{"target": f.find}, nil); err != nil {
-		return err
-	}
+func (t *input) typeKeys(ctx context.Context, f *frame, text string) error {
 	all := []rune(text)
 	for n, r := range all {
 		name := string(r)
@@ -103,7 +102,7 @@ func (t *elements) typeKeys(ctx context.Context, f found, text string) error {
 		}
 		events, err := press(name)
 		if err == nil && n > 0 {
-			err = t.run(ctx, f.frame, "keeps", nil, nil)
+			err = t.run(ctx, f, "keeps", nil, nil)
 		}
 		if err == nil {
 			if err = t.inputs(ctx, events...); n == len(all)-1 {
@@ -121,9 +120,9 @@ func (t *elements) typeKeys(ctx context.Context, f found, text string) error {
 }
 
 // fill replaces what an element has by text.
-func (t *elements) fill(ctx context.Context, f found, text, origin string) error {
+func (t *input) fill(ctx context.Context, f Found[*frame], text, origin string) error {
 	var insert bool
-	err := t.run(ctx, f.frame, "fill", map[string]any{"target": f.find, "value": text, "origin": origin,
+	err := t.run(ctx, f.Frame, "fill", map[string]any{"target": f.Find, "value": text, "origin": origin,
 		"insert": origin != ""}, &insert) // in the same document
 	if err != nil || !insert {
 		return err

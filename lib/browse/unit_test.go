@@ -21,12 +21,12 @@ func TestNormalize(t *testing.T) {
 		"data:text/html,x":        "data:text/html,x",
 		" file:///tmp ":           "file:///tmp",
 	} {
-		if got, err := normalize(address); got != want {
+		if got, err := Address(address); got != want {
 			t.Errorf("%q is %q (%v), want %q", address, got, err, want)
 		}
 	}
 	for _, address := range []string{"", "  ", "http://%zz", "http://", "https:", "/next", "123", "1.5"} {
-		if got, err := normalize(address); err == nil {
+		if got, err := Address(address); err == nil {
 			t.Errorf("%q is %q", address, got)
 		}
 	}

@@ -6,19 +6,19 @@ import (
 )
 
 // Exists reports whether something in the page matches a selector.
-func (t *frames) Exists(ctx context.Context, target Target) (bool, error) {
-	f, err := t.firstWith(ctx, "count", map[string]any{"target": string(target)})
-	return f != nil, err
+func (t *elements) Exists(ctx context.Context, target Target) (bool, error) {
+	_, ok, err := t.first(ctx, "count", map[string]any{"target": string(target)})
+	return ok, err
 }
 
 // Value is the value of a control: of a checkbox it is true or false.
-func (t *frames) Value(ctx context.Context, target Target) (value string, err error) {
+func (t *elements) Value(ctx context.Context, target Target) (value string, err error) {
 	err = t.onElement(ctx, target, "valueNow", map[string]any{}, &value)
 	return value, err
 }
 
 // Missing is the first of some texts that nothing in an element has, "": none is missing.
-func (t *frames) Missing(ctx context.Context, target Target, texts []string) (text string, err error) {
+func (t *elements) Missing(ctx context.Context, target Target, texts []string) (text string, err error) {
 	var got *string
 	if err = t.onElement(ctx, target, "missing", map[string]any{"texts": texts}, &got); err == nil && got != nil {
 		text = *got
@@ -27,16 +27,16 @@ func (t *frames) Missing(ctx context.Context, target Target, texts []string) (te
 }
 
 // Locator is an expression that finds an element in a test of Playwright.
-func (t *frames) Locator(ctx context.Context, target Target) (string, error) {
+func (t *elements) Locator(ctx context.Context, target Target) (string, error) {
 	var got string
-	p, err := t.locate(ctx, target)
+	p, err := t.Locate(ctx, target)
 	if err != nil {
 		return "", err
 	}
-	if err := t.run(ctx, p.frame, "locator", map[string]any{"target": p.find}, &got); err != nil {
+	if err := t.run(ctx, p.Frame, "locator", map[string]any{"target": p.Find}, &got); err != nil {
 		return "", err
 	}
-	for f := p.frame; f.parent != nil; f = f.parent {
+	for f := p.Frame; f.parent != nil; f = f.parent {
 		in, err := f.locator(ctx)
 		if err != nil {
 			return "", err
@@ -77,11 +77,11 @@ func (f *frame) locator(ctx context.Context) (string, error) {
 }
 
 // onElement calls a function of our scripts with an element.
-func (t *frames) onElement(ctx context.Context, target Target, name string, args map[string]any, result any) error {
-	p, err := t.locate(ctx, target)
+func (t *elements) onElement(ctx context.Context, target Target, name string, args map[string]any, result any) error {
+	p, err := t.Locate(ctx, target)
 	if err != nil {
 		return err
 	}
-	args["target"] = p.find
-	return t.run(ctx, p.frame, name, args, result)
+	args["target"] = p.Find
+	return t.run(ctx, p.Frame, name, args, result)
 }

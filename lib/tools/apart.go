@@ -68,12 +68,12 @@ func (r *reply) openApart(ctx context.Context, where string) (*opened, error) {
 	if _, err := t.Load(ctx, where); err != nil {
 		return nil, err
 	}
-	p := &opened{status: t.Status()}
+	p := &opened{}
 	if p.html, err = t.HTML(ctx, ""); err != nil {
 		return nil, err
 	}
 	state := t.State(ctx)
-	if p.title, p.url = state.Title, webAddress(state.URL); p.url == nil {
+	if p.title, p.url, p.status = state.Title, webAddress(state.URL), state.Status.Code; p.url == nil {
 		return nil, fmt.Errorf("%s is not a page but a file: browser_fetch reads it", address(u.String()))
 	}
 	return p, nil

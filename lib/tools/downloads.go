@@ -197,10 +197,7 @@ func (r *reply) saveDownload(ctx context.Context, name, filename string) error {
 		path, err = downloads.Deliver(file, filepath.Dir(path), d.Name, false)
 		return err
 	})
-	if err == nil {
-		r.say("%s, %d bytes, saved as %s", oneLine(d.Name), d.Bytes, path)
-	}
-	return err
+	return r.says(err, "%s, %d bytes, saved as %s", oneLine(d.Name), d.Bytes, path)
 }
 
 // chosen is the latest complete download, or that with a name.

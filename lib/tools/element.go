@@ -36,10 +36,7 @@ func click(ctx context.Context, r *reply, t browse.Page, a struct {
 func hover(ctx context.Context, r *reply, t browse.Page, a struct{ Target browse.Target }) error {
 	r.on = []browse.Target{a.Target}
 	what, err := t.Hover(ctx, a.Target)
-	if err == nil {
-		r.did("Moved the mouse over %s", what)
-	}
-	return err
+	return r.tells(err, "Moved the mouse over %s", what)
 }
 
 func typeText(ctx context.Context, r *reply, t browse.Page, a struct {
@@ -89,10 +86,7 @@ func fillField(ctx context.Context, r *reply, t browse.Page, target browse.Targe
 			return fmt.Errorf("the value of a %s must be true or false, not %q", kind, value)
 		}
 		what, err := t.Check(ctx, target, value == "true")
-		if err == nil {
-			r.did("Set %s to %s", what, value)
-		}
-		return err
+		return r.tells(err, "Set %s to %s", what, value)
 	case "combobox":
 		what, labels, err := t.Choose(ctx, target, []string{value})
 		if err == nil {
@@ -101,10 +95,7 @@ func fillField(ctx context.Context, r *reply, t browse.Page, target browse.Targe
 		return err
 	}
 	what, err := t.Type(ctx, target, value, false, false)
-	if err == nil {
-		r.did("Typed into %s", what)
-	}
-	return err
+	return r.tells(err, "Typed into %s", what)
 }
 
 func (r *output) didChoose(labels []string, of string) {
@@ -144,10 +135,7 @@ func (r *output) didPress(key string) {
 
 func drag(ctx context.Context, r *reply, t *browse.Tab, a struct{ StartTarget, EndTarget browse.Target }) error {
 	what, onto, err := t.Drag(ctx, a.StartTarget, a.EndTarget)
-	if err == nil {
-		r.did("Dragged %s onto %s", what, onto)
-	}
-	return err
+	return r.tells(err, "Dragged %s onto %s", what, onto)
 }
 
 func drop(ctx context.Context, r *reply, t *browse.Tab, a struct {
@@ -164,10 +152,8 @@ func drop(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	}
 	r.page, r.acts = pageChanges, true
 	what, err := t.Drop(ctx, a.Target, a.Data, paths)
-	if err == nil {
-		r.did("Dropped %s onto %s", strings.Join(append(slices.Sorted(maps.Keys(a.Data)), paths...), ", "), what)
-	}
-	return err
+	return r.tells(err, "Dropped %s onto %s",
+		strings.Join(append(slices.Sorted(maps.Keys(a.Data)), paths...), ", "), what)
 }
 
 func upload(ctx context.Context, r *reply, t *browse.Tab, a struct{ Paths []string }) error {
@@ -176,10 +162,7 @@ func upload(ctx context.Context, r *reply, t *browse.Tab, a struct{ Paths []stri
 		return err
 	}
 	r.page, r.acts = pageChanges, true
-	if err = t.Upload(ctx, paths); err == nil {
-		r.did("Gave the file chooser %s", spell.Count(len(paths), "file"))
-	}
-	return err
+	return r.tells(t.Upload(ctx, paths), "Gave the file chooser %s", spell.Count(len(paths), "file"))
 }
 
 func handleDialog(ctx context.Context, r *reply, t browse.Page, a struct {

@@ -27,10 +27,7 @@ func (r *reply) text(ctx context.Context, filename, shown, saved string) error {
 		return nil
 	}
 	path, err := r.server.save(ctx, filename, []byte(saved))
-	if err == nil {
-		r.say("Saved as %s", path)
-	}
-	return err
+	return r.says(err, "Saved as %s", path)
 }
 
 // returned is text for what a script has returned, in JSON: alone, a text has no quotes.

@@ -111,7 +111,9 @@ func TestMatrixFirefox(t *testing.T) {
 	m := matrix{site: matrixSite(t), second: 600 * time.Millisecond,
 		expected: regexp.MustCompile(`nothing matches|no dialog is open|no tab|no page (before|after) this one`)}
 	site := m.site
-	m.calls = slices.DeleteFunc(matrixTools(site), func(c [2]string) bool { return !slices.Contains(onFirefox(), c[0]) })
+	m.calls = slices.DeleteFunc(matrixTools(site), func(c [2]string) bool {
+		return !slices.Contains(onFirefox(), c[0])
+	})
 	for _, name := range onFirefox() {
 		if !slices.ContainsFunc(m.calls, func(c [2]string) bool { return c[0] == name }) {
 			t.Errorf("%s is not in the matrix", name)

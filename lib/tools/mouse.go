@@ -9,11 +9,7 @@ import (
 )
 
 func mouseMove(ctx context.Context, r *reply, t *browse.Tab, a struct{ X, Y float64 }) error {
-	err := t.MoveMouse(ctx, a.X, a.Y)
-	if err == nil {
-		r.did("Moved the mouse to %v, %v", a.X, a.Y)
-	}
-	return err
+	return r.tells(t.MoveMouse(ctx, a.X, a.Y), "Moved the mouse to %v, %v", a.X, a.Y)
 }
 
 func mouseClick(ctx context.Context, r *reply, t *browse.Tab, a struct {
@@ -24,18 +20,12 @@ func mouseClick(ctx context.Context, r *reply, t *browse.Tab, a struct {
 }) error {
 	err := t.ClickMouse(ctx, a.X, a.Y, cmp.Or(a.Button, "left"), max(1, int(a.ClickCount)),
 		time.Duration(a.Delay)*time.Millisecond)
-	if err == nil {
-		r.did("Clicked at %v, %v", a.X, a.Y)
-	}
-	return err
+	return r.tells(err, "Clicked at %v, %v", a.X, a.Y)
 }
 
 func mouseDrag(ctx context.Context, r *reply, t *browse.Tab, a struct{ StartX, StartY, EndX, EndY float64 }) error {
-	err := t.DragMouse(ctx, a.StartX, a.StartY, a.EndX, a.EndY)
-	if err == nil {
-		r.did("Dragged from %v, %v to %v, %v", a.StartX, a.StartY, a.EndX, a.EndY)
-	}
-	return err
+	return r.tells(t.DragMouse(ctx, a.StartX, a.StartY, a.EndX, a.EndY), "Dragged from %v, %v to %v, %v", a.StartX,
+		a.StartY, a.EndX, a.EndY)
 }
 
 // pressMouse returns the function of a tool that presses a button, or releases it.
@@ -45,18 +35,10 @@ func pressMouse(down bool) func(context.Context, *reply, *browse.Tab, struct{ Bu
 		if down {
 			did = "Pressed"
 		}
-		err := t.PressMouse(ctx, button, down)
-		if err == nil {
-			r.did("%s the %s button", did, button)
-		}
-		return err
+		return r.tells(t.PressMouse(ctx, button, down), "%s the %s button", did, button)
 	}
 }
 
 func mouseWheel(ctx context.Context, r *reply, t *browse.Tab, a struct{ DeltaX, DeltaY float64 }) error {
-	err := t.Wheel(ctx, a.DeltaX, a.DeltaY)
-	if err == nil {
-		r.did("Turned the wheel by %v, %v", a.DeltaX, a.DeltaY)
-	}
-	return err
+	return r.tells(t.Wheel(ctx, a.DeltaX, a.DeltaY), "Turned the wheel by %v, %v", a.DeltaX, a.DeltaY)
 }

@@ -32,11 +32,7 @@ func addRoute(ctx context.Context, r *reply, t *browse.Tab, a struct {
 			route.Remove = append(route.Remove, name)
 		}
 	}
-	err := t.Browser().AddRoute(route)
-	if err == nil {
-		r.say("Route added for pattern: %s", oneLine(a.Pattern))
-	}
-	return err
+	return r.says(t.Browser().AddRoute(route), "Route added for pattern: %s", oneLine(a.Pattern))
 }
 
 // maxBody is how many characters of a route's body are listed.
@@ -88,10 +84,7 @@ func unroute(ctx context.Context, r *reply, t *browse.Tab, a struct{ Pattern str
 func setNetworkState(ctx context.Context, r *reply, t *browse.Tab, a struct{ State string }) error {
 	change, _ := json.Marshal(map[string]bool{"offline": a.State == "offline"})
 	_, err := t.Browser().Emulate(ctx, change)
-	if err == nil {
-		r.say("Network is now %s", a.State)
-	}
-	return err
+	return r.says(err, "Network is now %s", a.State)
 }
 
 // emulates changes what the pages take their device, place and language for.

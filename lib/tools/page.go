@@ -26,23 +26,17 @@ func navigate(ctx context.Context, r *reply, t browse.Page, a struct{ URL string
 	return r.open(ctx, place, a.URL)
 }
 
+// didOpen begins the line on an address that was opened.
+const didOpen = "- Opened "
+
 // open loads an address and tells what came of it.
 func (r *reply) open(ctx context.Context, t browse.Page, url string) error {
 	opened, err := t.Navigate(ctx, url)
 	if errors.Is(err, browse.ErrUnborn) {
-		if t, err = t.Replace(ctx); err != nil {
-			return r.toldOpen(opened, err, false)
+		if t, err = t.Replace(ctx); err == nil {
+			opened, err = t.Navigate(ctx, url)
 		}
-		opened, err = t.Navigate(ctx, url)
 	}
-	return r.toldOpen(opened, err, t.Dialog() != "")
-}
-
-// didOpen begins the line on an address that was opened.
-const didOpen = "- Opened "
-
-// toldOpen tells what came of an address.
-func (r *reply) toldOpen(opened string, err error, asks bool) error {
 	opened = address(opened)
 	r.opens = true
 	switch {
@@ -50,7 +44,7 @@ func (r *reply) toldOpen(opened string, err error, asks bool) error {
 		r.did("%s is a file, which is downloaded: the page before it is still open", opened)
 	case err != nil:
 		return err
-	case asks:
+	case t.Dialog() != "":
 		r.did("Began to open %s: the page asks first", opened)
 	default:
 		r.actions = append(r.actions, didOpen+opened)
@@ -58,33 +52,22 @@ func (r *reply) toldOpen(opened string, err error, asks bool) error {
 	return nil
 }
 
-func back(ctx context.Context, r *reply, t browse.Page, _ none) error {
-	r.opens = true
-	return r.went(t, t.Go(ctx, false), "go back", "Went back")
-}
-
-func forward(ctx context.Context, r *reply, t browse.Page, _ none) error {
-	r.opens = true
-	return r.went(t, t.Go(ctx, true), "go forward", "Went forward")
-}
-
-func reload(ctx context.Context, r *reply, t browse.Page, _ none) error {
-	r.opens = true
-	return r.went(t, t.Reload(ctx), "load the page again", "Loaded the page again")
-}
-
-// went tells that the page was left, or that it begins to be.
-func (r *reply) went(t browse.Page, err error, to, did string) error {
-	switch {
-	case err != nil:
-		return err
-	case t.Dialog() == "beforeunload":
-		r.did("Began to %s: the page asks first", to)
-	default:
-		r.did("%s", did)
+// leaves returns the function of a tool that goes to another document.
+func leaves(leave func(t browse.Page, ctx context.Context) error, to, did string) func(context.Context, *reply,
+	browse.Page, none) error {
+	return func(ctx context.Context, r *reply, t browse.Page, _ none) error {
+		r.opens = true
+		err := leave(t, ctx)
+		if err == nil && t.Dialog() == "beforeunload" {
+			r.did("Began to %s: the page asks first", to)
+			return nil
+		}
+		return r.tells(err, "%s", did)
 	}
-	return nil
 }
+
+func back(t browse.Page, ctx context.Context) error    { return t.Go(ctx, false) }
+func forward(t browse.Page, ctx context.Context) error { return t.Go(ctx, true) }
 
 func scroll(ctx context.Context, r *reply, t browse.Page, a browse.ScrollOptions) error {
 	switch {
@@ -95,22 +78,12 @@ func scroll(ctx context.Context, r *reply, t browse.Page, a browse.ScrollOptions
 	}
 	r.proven = true
 	s, err := t.Scroll(ctx, a)
-	if err == nil {
-		r.did("%s", s.Sentence(a.Direction))
-	}
-	return err
+	return r.tells(err, "%s", s.Sentence(a.Direction))
 }
 
 type snapshotArguments struct {
-	Target             browse.Target
-	Filename           string
-	Depth              *int
-	Boxes, Interactive bool
-	Since              string
-}
-
-func (a *snapshotArguments) options() browse.SnapshotOptions {
-	return browse.SnapshotOptions{Target: a.Target, Depth: a.Depth, Boxes: a.Boxes, Interactive: a.Interactive}
+	browse.SnapshotOptions
+	Filename, Since string
 }
 
 // snapshot has the result show a snapshot, or saves it in a file.
@@ -120,10 +93,10 @@ func snapshot(ctx context.Context, r *reply, t browse.Page, a snapshotArguments)
 		return errors.New("since is for the whole page, whose changes are no file: leave out the other arguments")
 	}
 	if a.Filename == "" {
-		r.page, r.snapshot = pageSnapshot, a.options()
+		r.page, r.snapshot = pageSnapshot, a.SnapshotOptions
 		return nil
 	}
-	text, err := t.Snapshot(ctx, a.options())
+	text, err := t.Snapshot(ctx, a.SnapshotOptions)
 	if err != nil {
 		return err
 	}
@@ -357,18 +330,12 @@ func savePDF(ctx context.Context, r *reply, t *browse.Tab, a struct{ Filename st
 		return nil
 	}
 	path, err := r.server.save(ctx, a.Filename, data)
-	if err == nil {
-		r.say("PDF of the page, %d KiB, saved as %s", (len(data)+1023)/1024, path)
-	}
-	return err
+	return r.says(err, "PDF of the page, %d KiB, saved as %s", (len(data)+1023)/1024, path)
 }
 
 func resize(ctx context.Context, r *reply, t *browse.Tab, a struct{ Width, Height float64 }) error {
-	err := t.Resize(ctx, int(a.Width), int(a.Height))
-	if err == nil {
-		r.did("Set the viewport to %d×%d", int(a.Width), int(a.Height))
-	}
-	return err
+	return r.tells(t.Resize(ctx, int(a.Width), int(a.Height)), "Set the viewport to %d×%d", int(a.Width),
+		int(a.Height))
 }
 
 // mediaFeatures are the CSS names of the features that can be emulated.
@@ -380,22 +347,12 @@ func emulateMedia(ctx context.Context, r *reply, t *browse.Tab, a map[string]*st
 		return errors.New("nothing to emulate is given: media, colorScheme, reducedMotion, forcedColors or contrast")
 	}
 	var did []string
+	change := map[string]string{}
 	for name, value := range a {
-		set := ""
-		if value != nil {
-			set = *value
-		}
+		set := *cmp.Or(value, new(string))
 		did = append(did, fmt.Sprintf("%s: %s", name, set))
-		if name == "media" {
-			t.SetMedia(set)
-		} else if css := mediaFeatures[name]; css != "" {
-			t.SetMediaFeature(css, set)
-		}
+		change[cmp.Or(mediaFeatures[name], name)] = set
 	}
 	slices.Sort(did)
-	err := t.EmulateMedia(ctx)
-	if err == nil {
-		r.did("Emulates %v", did)
-	}
-	return err
+	return r.tells(t.EmulateMedia(ctx, change), "Emulates %v", did)
 }

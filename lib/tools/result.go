@@ -86,6 +86,22 @@ func (r *output) did(format string, args ...any) {
 	r.actions = append(r.actions, "- "+fmt.Sprintf(format, args...))
 }
 
+// says adds to the result, unless there is an error, which it returns.
+func (r *output) says(err error, format string, args ...any) error {
+	if err == nil {
+		r.say(format, args...)
+	}
+	return err
+}
+
+// tells tells of an action, unless it has failed, and returns its error.
+func (r *output) tells(err error, format string, args ...any) error {
+	if err == nil {
+		r.did(format, args...)
+	}
+	return err
+}
+
 // quote adds text of a page to the result, which it is alone.
 func (r *output) quote(kind, text string) {
 	r.say("%s", fenced(kind, text))

@@ -103,11 +103,7 @@ func cookieSet(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	if c.Domain == "" {
 		return errors.New("domain is missing: the page has no host whose cookie it could be")
 	}
-	err := t.Browser().SetCookie(ctx, c)
-	if err == nil {
-		r.did("Set the cookie %s of %s", c.Name, c.Domain)
-	}
-	return err
+	return r.tells(t.Browser().SetCookie(ctx, c), "Set the cookie %s of %s", c.Name, c.Domain)
 }
 
 func cookieDelete(ctx context.Context, r *reply, t *browse.Tab, a struct{ Name string }) error {
@@ -124,11 +120,7 @@ func cookieDelete(ctx context.Context, r *reply, t *browse.Tab, a struct{ Name s
 }
 
 func cookieClear(ctx context.Context, r *reply, t *browse.Tab, _ none) error {
-	err := t.Browser().ClearCookies(ctx)
-	if err == nil {
-		r.did("Removed all cookies")
-	}
-	return err
+	return r.tells(t.Browser().ClearCookies(ctx), "Removed all cookies")
 }
 
 // webStorage are the tools for localStorage or sessionStorage.

@@ -119,11 +119,6 @@ func find(name string) *tool {
 	return nil
 }
 
-// table returns all tools.
-var table = sync.OnceValue(func() []tool {
-	return slices.Concat(first(), webStorage("localStorage").tools(), webStorage("sessionStorage").tools(), others())
-})
-
 // tools returns the five tools for this kind of storage.
 func (kind webStorage) tools() []tool {
 	name, is := "browser_"+strings.ToLower(string(kind))+"_", string(kind)
@@ -141,17 +136,17 @@ func (kind webStorage) tools() []tool {
 	}
 }
 
-// first returns the tools that are listed before those for storage.
-func first() []tool {
-	return []tool{
+// table returns all tools.
+var table = sync.OnceValue(func() []tool {
+	return slices.Concat([]tool{
 		{Name: "browser_navigate", Title: "Navigate", About: "Open a URL in the current tab", Effect: acts,
 			Do: changes(navigate)},
 		{Name: "browser_navigate_back", Title: "Go back", About: "Go back in the history", Effect: acts,
-			Do: changes(back)},
+			Do: changes(leaves(back, "go back", "Went back"))},
 		{Name: "browser_navigate_forward", Title: "Go forward", About: "Go forward in the history", Effect: acts,
-			Extra: true, Do: changes(forward)},
+			Extra: true, Do: changes(leaves(forward, "go forward", "Went forward"))},
 		{Name: "browser_reload", Title: "Reload", About: "Load the page again", Effect: acts, Extra: true,
-			Do: changes(reload)},
+			Do: changes(leaves(browse.Page.Reload, "load the page again", "Loaded the page again"))},
 		{Name: "browser_scroll", Title: "Scroll", About: "Scroll the page, or to an element", Effect: acts, Extra: true,
 			Do: works(scroll)},
 		{Name: "browser_snapshot", Title: "Page snapshot",
@@ -183,7 +178,8 @@ func first() []tool {
 			About: "Call a JavaScript function in the page, with the element if a target is given", Effect: destroys,
 			Do: onPage(evaluate)},
 		{Name: pageToolsList, Title: "Page tools",
-			About: "The tools that the page declares for agents, with their schemas", Extra: true, Do: onPage(pageTools)},
+			About: "The tools that the page declares for agents, with their schemas", Extra: true,
+			Do: onPage(pageTools)},
 		{Name: pageToolsCall, Title: "Call page tool", About: "Call a tool that the page declares", Effect: destroys,
 			Extra: true, Do: onPage(pageTool)},
 		{Name: "browser_wait_for", Title: "Wait", About: "Wait for a text, an address, a function or a time",
@@ -244,12 +240,7 @@ func first() []tool {
 		{Name: "browser_cookie_clear", Title: "Remove all cookies",
 			About: "Remove all cookies of the session", Effect: destroys,
 			Group: "storage", Do: uses(cookieClear)},
-	}
-}
-
-// others are those after them.
-func others() []tool {
-	return []tool{
+	}, webStorage("localStorage").tools(), webStorage("sessionStorage").tools(), []tool{
 		{Name: "browser_storage_state", Title: "Save storage state",
 			About: "Save the cookies and the localStorage in a file, as Playwright has it",
 			Group: "storage", Do: uses(storageState)},
@@ -298,5 +289,5 @@ func others() []tool {
 			Group: "testing", Do: onPage(verifyValue)},
 		{Name: "browser_generate_locator", Title: "Locator", About: "A locator of an element for tests of Playwright",
 			Group: "testing", Do: onPage(generateLocator)},
-	}
-}
+	})
+})

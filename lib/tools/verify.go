@@ -18,7 +18,7 @@ func verifyElement(ctx context.Context, r *reply, t *browse.Tab, a struct{ Role,
 	if err == nil && !is {
 		err = fmt.Errorf("Element with role %q and accessible name %q not found", a.Role, a.AccessibleName)
 	}
-	return r.done(err)
+	return r.says(err, "Done")
 }
 
 func verifyText(ctx context.Context, r *reply, t *browse.Tab, a struct{ Text string }) error {
@@ -29,7 +29,7 @@ func verifyText(ctx context.Context, r *reply, t *browse.Tab, a struct{ Text str
 	if err == nil && !is {
 		err = errors.New("Text not found")
 	}
-	return r.done(err)
+	return r.says(err, "Done")
 }
 
 func verifyList(ctx context.Context, r *reply, t *browse.Tab, a struct {
@@ -43,7 +43,7 @@ func verifyList(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	if err == nil && missing != "" {
 		err = fmt.Errorf("Item %q not found", missing)
 	}
-	return r.done(err)
+	return r.says(err, "Done")
 }
 
 func verifyValue(ctx context.Context, r *reply, t *browse.Tab, a struct {
@@ -54,21 +54,10 @@ func verifyValue(ctx context.Context, r *reply, t *browse.Tab, a struct {
 	if err == nil && value != a.Value {
 		err = fmt.Errorf("Expected value %q, but got %q", a.Value, clipped(value, maxEntry))
 	}
-	return r.done(err)
-}
-
-// done is the result of what was verified.
-func (r *output) done(err error) error {
-	if err == nil {
-		r.say("Done")
-	}
-	return err
+	return r.says(err, "Done")
 }
 
 func generateLocator(ctx context.Context, r *reply, t *browse.Tab, a struct{ Target browse.Target }) error {
 	locator, err := t.Locator(ctx, a.Target)
-	if err == nil {
-		r.say("%s", locator)
-	}
-	return err
+	return r.says(err, "%s", locator)
 }

@@ -17,7 +17,7 @@ import (
 var (
 	errLate      = errors.New("there was no answer in time")
 	errClosed    = errors.New("the tab was closed")
-	errFrame     = errors.New("a frame does not answer: a script of it runs without end")
+	errDialog    = errors.New("a dialog is open")
 	errFrameGone = errors.New("the frame is not in the page any more")
 	errOwn       = errors.New("the page has crashed, or is one of Firefox's own, which no script may see: " +
 		"browser_navigate opens another one")
@@ -25,6 +25,8 @@ var (
 	errBusy   = errors.New("the page does not answer: a script of it runs without end, or it is too large. Its tab " +
 		"was closed, and a blank one is in its place: browser_navigate loads a page")
 )
+
+const errFrame = browse.FrameError("a frame does not answer: a script of it runs without end")
 
 // topLocked is the tab of a document, nil if there is none that is open.
 func (b *Browser) topLocked(at string) *Tab {
@@ -60,8 +62,11 @@ func (b *Browser) call(ctx context.Context, at, method string, params, result an
 	return tab.late(most)
 }
 
-// callFor is call with another bound, after which it is errLate. It gives up when the tab
-// is closed.
+// pastDialogs are commands that a dialog does not hold up.
+var pastDialogs = []string{"browsingContext.activate", "browsingContext.close", "browsingContext.handleUserPrompt"}
+
+// callFor is call with another bound, after which it is errLate. It gives up when the tab is closed, or a dialog opens
+// that holds the answer back.
 func (b *Browser) callFor(ctx context.Context, most time.Duration, at, method string, params, result any) error {
 	b.mu.Lock()
 	tab := b.topLocked(at)
@@ -79,7 +84,7 @@ func (b *Browser) callFor(ctx context.Context, most time.Duration, at, method st
 		defer b.mu.Unlock()
 		delete(b.mute, at)
 	}()
-	err := b.answered(ctx, most, tab, answer)
+	err := b.answered(ctx, most, tab, !slices.Contains(pastDialogs, method), answer)
 	if errors.Is(err, errLate) && at != tab.id { // it is asked no more until it answers
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -102,13 +107,13 @@ func (b *Browser) callFor(ctx context.Context, most time.Duration, at, method st
 	return json.Unmarshal(raw, result)
 }
 
-// answered waits for the answer of a tab.
-func (b *Browser) answered(ctx context.Context, most time.Duration, tab *Tab, answer <-chan error) error {
+// answered waits for the answer of a tab, which a dialog may hold up.
+func (b *Browser) answered(ctx context.Context, most time.Duration, tab *Tab, held bool, answer <-chan error) error {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	for {
 		b.mu.Lock()
-		open, changed := !tab.closed, b.changed.Next()
+		open, asks, changed := !tab.closed, tab.dialog != nil, b.changed.Next()
 		b.mu.Unlock()
 		select {
 		case err := <-answer:
@@ -118,8 +123,11 @@ func (b *Browser) answered(ctx context.Context, most time.Duration, tab *Tab, an
 			return err
 		default:
 		}
-		if !open {
+		switch {
+		case !open:
 			return errClosed
+		case held && asks:
+			return errDialog
 		}
 		select {
 		case err := <-answer:
@@ -131,6 +139,11 @@ func (b *Browser) answered(ctx context.Context, most time.Duration, tab *Tab, an
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// isCaused reports whether an error only says what an action has caused.
+func isCaused(err error) bool {
+	return errors.Is(err, errDialog) || errors.Is(err, errClosed) || errors.Is(err, errFrameGone) || isLost(err)
 }
 
 // isLost reports whether an error says that a document was replaced before it answered.
@@ -178,12 +191,10 @@ func (t *Tab) Replace(ctx context.Context) (browse.Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.Swap(t, other)
 	b.mu.Lock()
-	if i, j := slices.Index(b.tabs, t), slices.Index(b.tabs, other); i >= 0 && j >= 0 {
-		b.tabs[i], b.tabs[j] = other, t
-	}
-	if b.current == t {
-		b.current = other
+	if b.Front == t {
+		b.Front = other
 	}
 	b.mu.Unlock()
 	err = b.conn.Call(ctx, "browsingContext.close", map[string]string{"context": t.id}, nil)

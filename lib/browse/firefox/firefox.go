@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -35,17 +34,15 @@ type Browser struct {
 	refuses bool          // no page shows a file
 
 	mu      sync.Mutex
-	changed wait.Broadcast    // there was an event
-	tabs    []*Tab            // in the order of their opening
-	current *Tab              // nil: none is open
+	changed wait.Broadcast // there was an event
+	browse.TabList[*Tab]
 	opened  int               // tabs, ever
 	begins  int               // how many downloads pages have begun
 	files   []string          // the names of the latest of them
 	made    []string          // tabs that were opened here
 	parents map[string]string // of frames
 	mute    map[string]bool   // frames that have not answered, until they do
-	frames  []string          // contexts of frames: the first is that of f1e…
-	nextRef int
+	refs    browse.Refs[*frame]
 
 	emulates emulate.Emulation // who has the turn has it
 }
@@ -55,8 +52,8 @@ var _ browse.Driver = (*Browser)(nil)
 // Open connects to ws://HOST:PORT/session. Bounds are counted in seconds of that length; 0: of that of a second. The
 // tabs that an earlier connection has opened, if there was one, are taken as opened here.
 func Open(ctx context.Context, url string, second time.Duration, before *Browser) (*Browser, error) {
-	b := &Browser{second: cmp.Or(second, time.Second), parents: map[string]string{}, mute: map[string]bool{},
-		nextRef: 1}
+	b := &Browser{second: cmp.Or(second, time.Second), parents: map[string]string{}, mute: map[string]bool{}}
+	b.refs, b.TabList = browse.NewRefs[*frame](&b.mu), browse.NewTabList[*Tab](&b.mu)
 	conn, err := bidi.Dial(ctx, url, b.event)
 	if err != nil {
 		return nil, err
@@ -104,11 +101,11 @@ type node struct {
 
 // tabLocked returns the tab of a context that is one, nil if it is none.
 func (b *Browser) tabLocked(id string) *Tab {
-	i := slices.IndexFunc(b.tabs, func(t *Tab) bool { return t.id == id })
+	i := slices.IndexFunc(b.All, func(t *Tab) bool { return t.id == id })
 	if i < 0 {
 		return nil
 	}
-	return b.tabs[i]
+	return b.All[i]
 }
 
 // addLocked lists a tab, unless it is listed, and returns it.
@@ -116,10 +113,10 @@ func (b *Browser) addLocked(id string) *Tab {
 	t := b.tabLocked(id)
 	if t == nil {
 		b.opened++
-		t = &Tab{b: b, id: id, number: b.opened}
-		b.tabs = append(b.tabs, t)
+		t = newTab(b, id)
+		b.All = append(b.All, t)
 	}
-	b.current = cmp.Or(b.current, t)
+	b.Front = cmp.Or(b.Front, t)
 	return t
 }
 
@@ -142,7 +139,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 		delete(b.parents, id)
 		delete(b.mute, id)
 		if t != nil {
-			b.forgetLocked(t)
+			t.closed = b.Drop(t)
 		}
 	case "downloadWillBegin":
 		b.begins++
@@ -153,17 +150,6 @@ func (b *Browser) event(method string, params json.RawMessage) {
 	default:
 		if t != nil {
 			t.event(strings.TrimPrefix(method, "browsingContext."), params)
-		}
-	}
-}
-
-// forgetLocked notes that a tab was closed.
-func (b *Browser) forgetLocked(t *Tab) {
-	i := slices.Index(b.tabs, t)
-	b.tabs = slices.Delete(b.tabs, i, i+1)
-	if t.closed = true; b.current == t {
-		if b.current = nil; len(b.tabs) > 0 {
-			b.current = b.tabs[max(0, min(i, len(b.tabs))-1)]
 		}
 	}
 }
@@ -191,16 +177,16 @@ func (b *Browser) wait(ctx context.Context, is func() bool) error {
 // Tabs are the open tabs, in the order of their opening.
 func (b *Browser) Tabs(ctx context.Context) []browse.TabState {
 	b.mu.Lock()
-	tabs := slices.Clone(b.tabs)
+	tabs := slices.Clone(b.All)
 	all := make([]browse.TabState, len(tabs))
 	for i, t := range tabs {
-		all[i] = browse.TabState{Number: t.number, Label: t.label, Current: t == b.current}
+		all[i] = browse.TabState{Number: t.number, Label: b.Names[t], Current: t == b.Front}
 	}
 	b.mu.Unlock()
 	var asked sync.WaitGroup // all at once: some may not answer
 	for i, t := range tabs {
 		asked.Go(func() {
-			s := t.ask(ctx)
+			s := t.State(ctx)
 			all[i].URL, all[i].Title = s.URL, s.Title
 		})
 	}
@@ -208,19 +194,12 @@ func (b *Browser) Tabs(ctx context.Context) []browse.TabState {
 	return all
 }
 
-// Count is the number of open tabs.
-func (b *Browser) Count() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.tabs)
-}
-
 // GuardFiles has pages show no file, nor what else is of the machine: Firefox does not ask before it shows one.
 func (b *Browser) GuardFiles(func(ctx context.Context, address string) error) { b.refuses = true }
 
 // Current is the tab that is acted on; it opens one if none is open.
 func (b *Browser) Current(ctx context.Context) (browse.Page, error) {
-	if t, err := b.at(-1); err == nil {
+	if t, err := b.At(-1); err == nil {
 		return t, nil
 	}
 	return b.New(ctx)
@@ -233,7 +212,7 @@ func (b *Browser) New(ctx context.Context) (browse.Page, error) {
 		return nil, err
 	}
 	b.mu.Lock()
-	b.current = t
+	b.Front = t
 	b.mu.Unlock()
 	return t, t.activate(ctx)
 }
@@ -266,46 +245,19 @@ func (b *Browser) open(ctx context.Context) (*Tab, error) {
 
 // Select makes the tab with an index the current one.
 func (b *Browser) Select(ctx context.Context, index int) error {
-	t, err := b.at(index)
+	t, err := b.At(index)
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
-	b.current = t
+	b.Front = t
 	b.mu.Unlock()
 	return t.activate(ctx)
 }
 
-// Label gives the tab with an index a label; -1: the current one.
-func (b *Browser) Label(index int, label string) error {
-	t, err := b.at(index)
-	if err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, other := range b.tabs {
-		if other.label == label {
-			other.label = ""
-		}
-	}
-	t.label = label
-	return nil
-}
-
-// Labels are those of the tabs, by index; "": it has none.
-func (b *Browser) Labels() (all []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, t := range b.tabs {
-		all = append(all, t.label)
-	}
-	return all
-}
-
 // CloseTab closes the tab with an index; -1: the current one.
 func (b *Browser) CloseTab(ctx context.Context, index int) error {
-	t, err := b.at(index)
+	t, err := b.At(index)
 	if err != nil {
 		return err
 	}
@@ -315,17 +267,4 @@ func (b *Browser) CloseTab(ctx context.Context, index int) error {
 		}
 	}
 	return t.close(ctx)
-}
-
-// at returns the tab with an index; -1: the current one.
-func (b *Browser) at(index int) (*Tab, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if index < 0 && b.current != nil {
-		return b.current, nil
-	}
-	if index < 0 || index >= len(b.tabs) {
-		return nil, fmt.Errorf("there is no tab %d: there are %d, counted from 0", index, len(b.tabs))
-	}
-	return b.tabs[index], nil
 }

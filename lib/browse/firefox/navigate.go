@@ -34,10 +34,8 @@ func (t *Tab) Navigate(ctx context.Context, typed string) (address string, err e
 		return "", err
 	}
 	before := t.Before()
-	_, err = t.orDialog(ctx, func() error {
-		return t.b.callFor(ctx, t.b.of(browse.NavigateTimeout), t.id, "browsingContext.navigate",
-			map[string]string{"context": t.id, "url": address, "wait": "interactive"}, nil)
-	})
+	err = t.b.callFor(ctx, t.b.of(browse.NavigateTimeout), t.id, "browsingContext.navigate",
+		map[string]string{"context": t.id, "url": address, "wait": "interactive"}, nil)
 	switch e := (*bidi.Error)(nil); {
 	case errors.Is(err, errLate):
 		return "", t.unloaded(ctx, address)
@@ -51,14 +49,13 @@ func (t *Tab) Navigate(ctx context.Context, typed string) (address string, err e
 		said := strings.ReplaceAll(e.Message, address, browse.Redacted(address))
 		return "", fmt.Errorf("cannot load %s: %s", browse.Redacted(address), said)
 	}
-	if err == nil && len(before.Since().Files) > 0 {
+	switch {
+	case errors.Is(err, errDialog): // who answers it goes on
+		return address, nil
+	case err == nil && len(before.Since().Files) > 0:
 		return address, browse.ErrDownload
-	}
-	if err == nil && t.Dialog() == "" {
-		t.orDialog(ctx, func() error {
-			_, err := t.b.script(ctx, t.id, loaded)
-			return err
-		})
+	case err == nil:
+		t.b.script(ctx, t.id, loaded)
 	}
 	return address, err
 }
@@ -107,31 +104,10 @@ func (t *Tab) leave(ctx context.Context, method string, params map[string]any) e
 	}
 	since := t.mark()
 	params["context"] = t.id
-	_, err := t.orDialog(ctx, func() error { return t.b.call(ctx, t.id, method, params, nil) })
-	if err != nil {
+	if err := t.b.call(ctx, t.id, method, params, nil); err != nil && !errors.Is(err, errDialog) {
 		return err
 	}
 	return t.settle(ctx, since)
-}
-
-// orDialog calls a function that a dialog may hold up, and returns when it
-// has returned or a dialog is open: then the function goes on until the context ends.
-func (t *Tab) orDialog(ctx context.Context, do func() error) (returned bool, err error) {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	opened := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() { opened <- t.b.wait(ctx, func() bool { return t.dialog != nil }) }()
-	select {
-	case err := <-done:
-		return true, err
-	case err := <-opened:
-		if err == nil {
-			return false, nil
-		}
-		return true, <-done
-	}
 }
 
 func (t *Tab) mark() int {
@@ -150,10 +126,7 @@ func (t *Tab) settle(ctx context.Context, since int) error {
 		long, cancel := context.WithTimeout(ctx, t.b.of(browse.SettleTimeout))
 		defer cancel()
 		t.arrive(long)
-		t.orDialog(long, func() error {
-			_, err := t.b.script(long, t.id, loaded)
-			return err
-		})
+		t.b.script(long, t.id, loaded)
 	}
 	return context.Cause(ctx)
 }

@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
 	"btools/lib/browse"
 )
@@ -86,169 +83,62 @@ func (b *Browser) run(ctx context.Context, place, name string, args map[string]a
 	return json.Unmarshal(answer.Value, result)
 }
 
-// Snapshot is what an agent has to know of the page, as browse.Tab has it.
-func (t *Tab) Snapshot(ctx context.Context, o browse.SnapshotOptions) (string, error) {
-	place := t.id
-	args := map[string]any{"boxes": o.Boxes, "whole": o.Whole, "interactive": o.Interactive, "headings": o.Headings}
-	if o.Target != "" {
-		at, err := t.locate(ctx, o.Target)
-		if err != nil {
-			return "", err
-		}
-		place, args["target"] = at.context, at.find
-	}
-	if o.Depth != nil {
-		args["depth"] = *o.Depth
-	}
-	lines, err := t.outline(ctx, place, "snapshot", args, 0)
-	return strings.Join(lines, "\n"), err
+// frame is a document's place: a tab, or a frame in one.
+type frame struct {
+	tab    *Tab
+	id     string // of its context
+	around *frame // nil: it is the tab itself
 }
 
-// Holding are the elements that hold a text that is visible, though it runs over what is in them: a line for each.
-func (t *Tab) Holding(ctx context.Context, text string) ([]string, error) {
-	return t.outline(ctx, t.id, "holding", map[string]any{"want": text}, 0)
+// Same reports whether it is the same place.
+func (f *frame) Same(other *frame) bool { return f.id == other.id }
+
+// Around is the frame around it, nil if it is the tab itself.
+func (f *frame) Around() *frame { return f.around }
+
+// Mute reports whether it has not answered yet.
+func (f *frame) Mute() bool {
+	f.tab.b.mu.Lock()
+	defer f.tab.b.mu.Unlock()
+	return f.tab.b.mute[f.id]
 }
 
-// outline is what a script writes of a document and of those in it, in lines.
-func (t *Tab) outline(ctx context.Context, place, script string, args map[string]any, depth int) ([]string, error) {
-	t.b.mu.Lock()
-	args["next"], args["prefix"] = t.b.nextRef, ""
-	if i := slices.Index(t.b.frames, place); i >= 0 {
-		args["prefix"] = fmt.Sprint("f", i+1)
-	}
-	t.b.mu.Unlock()
-	args["ms"] = browse.SnapshotTime.Milliseconds()
-	if args["whole"] == true {
-		args["ms"] = browse.SearchTime.Milliseconds()
-	}
-	var got struct {
-		Lines     []string
-		Frames    []struct{ Line, Depth, Number int }
-		Next, Cut int
-		Page      *told
-	}
-	if err := t.b.run(ctx, place, script, args, &got); err != nil {
-		return nil, err
-	}
-	t.b.mu.Lock()
-	t.b.nextRef = max(t.b.nextRef, got.Next)
-	if got.Page != nil && place == t.id {
-		t.told = *got.Page
-	}
-	t.b.mu.Unlock()
-	lines := got.Lines
-	if got.Cut > 0 {
-		lines = append(lines, browse.CutLine(got.Cut))
-	}
-	if depth == browse.MaxFrames || args["depth"] != nil {
-		return lines, nil
-	}
-	for _, in := range slices.Backward(got.Frames) { // the last first: lines before it stay where they are
-		inner := t.inner(ctx, place, in.Number)
-		if inner == "" {
-			continue
-		}
-		same := maps.Clone(args)
-		delete(same, "target")
-		more, err := t.outline(ctx, inner, script, same, depth+1)
-		if errors.Is(err, errFrame) && script == "snapshot" {
-			lines[in.Line] += " # does not answer: a script of it runs without end"
-		}
-		if err != nil || len(more) == 0 {
-			continue // the frame has gone
-		}
-		for i := range more {
-			more[i] = strings.Repeat("  ", in.Depth) + more[i]
-		}
-		if in.Depth > 0 && !strings.HasSuffix(lines[in.Line], ":") {
-			lines[in.Line] += ":"
-		}
-		lines = slices.Insert(lines, in.Line+1, more...)
-	}
-	return lines, context.Cause(ctx)
-}
-
-// inner is the context of the document in an iframe, which gets a number; "": it has
-// none.
-func (t *Tab) inner(ctx context.Context, place string, ref int) string {
-	got, err := t.b.script(ctx, place, fmt.Sprintf("btools.api.element({target:%d})?.contentWindow", ref))
+// Inner is the frame in an iframe element, nil if it has none.
+func (f *frame) Inner(ctx context.Context, ref int) (*frame, error) {
+	b := f.tab.b
+	got, err := b.script(ctx, f.id, fmt.Sprintf("btools.api.element({target:%d})?.contentWindow", ref))
 	var window struct{ Context string }
 	if err != nil || got.Type != "window" || json.Unmarshal(got.Value, &window) != nil {
-		return ""
+		return nil, err
 	}
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	if t.b.parents[window.Context] == "" { // gone meanwhile
-		return ""
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.parents[window.Context] == "" { // gone meanwhile
+		return nil, nil
 	}
-	if !slices.Contains(t.b.frames, window.Context) {
-		t.b.frames = append(t.b.frames, window.Context)
-	}
-	return window.Context
+	return &frame{f.tab, window.Context, f}, nil
 }
 
-// place is an element's document, and how our scripts find it there.
-type place struct {
-	context string
-	find    any
-}
-
-// locate finds the document of a target. It waits until a selector matches something.
-func (t *Tab) locate(ctx context.Context, target browse.Target) (place, error) {
-	if frame, n, ok := target.Ref(); ok {
-		t.b.mu.Lock()
-		defer t.b.mu.Unlock()
-		switch {
-		case n >= t.b.nextRef || frame > len(t.b.frames):
-			return place{}, fmt.Errorf("there is no ref %s: take a new browser_snapshot", target)
-		case frame > 0 && t.b.topLocked(t.b.frames[frame-1]) != t:
-			return place{}, fmt.Errorf("there is no ref %s in this tab: take a new browser_snapshot", target)
-		case frame > 0:
-			return place{t.b.frames[frame-1], n}, nil
-		}
-		return place{t.id, n}, nil
-	}
-	for end := time.Now().Add(browse.ActionTimeout); ; {
-		for i, at := range t.tree(ctx) {
-			var n int
-			err := t.b.run(ctx, at, "count", map[string]any{"target": string(target)}, &n)
-			if err != nil && i == 0 {
-				return place{}, err
-			}
-			if n > 0 {
-				return place{at, string(target)}, nil
-			}
-		}
-		if time.Now().After(end) {
-			return place{}, fmt.Errorf("nothing matches %q: within %v no element appeared", target, browse.ActionTimeout)
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return place{}, context.Cause(ctx)
-		}
-	}
-}
-
-// tree are the contexts of the tab's documents, outer ones first.
-func (t *Tab) tree(ctx context.Context) []string {
-	all := []string{t.id}
+// tree returns the frames of the tab, outer ones first.
+func (t *Tab) tree(ctx context.Context) ([]*frame, error) {
+	all := []*frame{t.main}
 	var tree struct{ Contexts []node }
 	t.b.conn.Call(ctx, "browsingContext.getTree", map[string]string{"root": t.id}, &tree)
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	var add func(n node)
-	add = func(n node) {
+	var add func(n node, around *frame)
+	add = func(n node, around *frame) {
 		for _, child := range n.Children {
-			all = append(all, child.Context)
-			t.b.parents[child.Context] = n.Context
-			add(child)
+			f := &frame{t, child.Context, around}
+			all = append(all, f)
+			t.b.parents[f.id] = around.id
+			add(child, f)
 		}
 	}
 	for _, n := range tree.Contexts {
-		add(n)
+		add(n, t.main)
 	}
-	return all
+	return all, nil
 }
 
 // Evaluate calls a function of the page's own world, with an element or without, and returns its value as JSON. Seen
@@ -261,26 +151,19 @@ func (t *Tab) Evaluate(ctx context.Context, code string, target browse.Target) (
 		if err != nil {
 			return "", false, err
 		}
-		at, args = p.context, append(args, map[string]string{"sharedId": element})
+		at, args = p.Frame.id, append(args, map[string]string{"sharedId": element})
 	}
 	since := t.mark()
-	call := func(function string) (evaluated, error) {
-		got := &evaluated{}
-		returned, err := t.orDialog(ctx, func() error {
-			return t.b.callFor(ctx, t.b.of(evaluateTimeout), at, "script.callFunction", map[string]any{
-				"functionDeclaration": "async (element) => JSON.stringify(await (" + function + ")(element))",
-				"awaitPromise":        true, "arguments": args, "userActivation": true,
-				"target": map[string]string{"context": at}}, got)
-		})
-		if !returned {
-			return evaluated{}, err
-		}
-		return *got, err
+	call := func(function string) (got evaluated, err error) {
+		err = t.b.callFor(ctx, t.b.of(evaluateTimeout), at, "script.callFunction", map[string]any{
+			"functionDeclaration": "async (element) => JSON.stringify(await (" + function + ")(element))",
+			"awaitPromise":        true, "arguments": args, "userActivation": true,
+			"target": map[string]string{"context": at}}, &got)
+		return got, err
 	}
-	expression, statements := browse.Functions(code)
-	got, err := call(expression)
+	got, err := call(browse.AsFunction(code))
 	if err == nil && strings.HasPrefix(got.ExceptionDetails.Text, "SyntaxError") {
-		if as, err := call(statements); err == nil && as.Type != "exception" {
+		if as, err := call(browse.AsBody(code)); err == nil && as.Type != "exception" {
 			got = as
 		}
 	}
@@ -289,7 +172,7 @@ func (t *Tab) Evaluate(ctx context.Context, code string, target browse.Target) (
 		return "", false, fmt.Errorf("the function did not return within %v", t.b.of(evaluateTimeout))
 	case errors.Is(err, errLate):
 		return "", false, t.late(evaluateTimeout)
-	case err != nil:
+	case err != nil && !errors.Is(err, errDialog):
 		return "", false, err
 	case got.Type == "exception":
 		return "", false, &browse.Thrown{Text: got.ExceptionDetails.Text}
@@ -309,15 +192,15 @@ func (t *Tab) Evaluate(ctx context.Context, code string, target browse.Target) (
 }
 
 // element returns an element as all worlds know it.
-func (t *Tab) element(ctx context.Context, target browse.Target) (p place, sharedID string, err error) {
-	if p, err = t.locate(ctx, target); err != nil {
+func (t *Tab) element(ctx context.Context, target browse.Target) (p browse.Place[*frame], sharedID string, err error) {
+	if p, err = t.Locate(ctx, target); err != nil {
 		return p, "", err
 	}
-	raw, err := json.Marshal(p.find)
+	raw, err := json.Marshal(p.Find)
 	if err != nil {
 		return p, "", err
 	}
-	got, err := t.b.script(ctx, p.context, fmt.Sprintf("btools.api.element({target:%s})", raw))
+	got, err := t.b.script(ctx, p.Frame.id, fmt.Sprintf("btools.api.element({target:%s})", raw))
 	if err == nil && got.SharedID == "" {
 		err = fmt.Errorf("%s is not in the page any more", target)
 	}

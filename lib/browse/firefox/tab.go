@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"btools/lib/browse"
@@ -14,10 +13,12 @@ import (
 
 // Tab is a page of the browser. Its fields are guarded by the browser's lock.
 type Tab struct {
+	browse.Elements[*frame]
+	sight
 	b      *Browser
+	main   *frame
 	id     string // of its context
 	number int    // of all tabs that have been opened, from 1
-	label  string // by which an agent names it; "": none
 	closed bool
 
 	dialog    *dialog // nil: none is open
@@ -26,7 +27,6 @@ type Tab struct {
 	begun     int     // how many navigations there were
 	documents int     // that it has shown, counted
 	url       string  // of the latest of them
-	told      told    // by the page
 }
 
 var _ browse.Page = (*Tab)(nil)
@@ -34,10 +34,34 @@ var _ browse.Page = (*Tab)(nil)
 // dialog is a dialog that is open.
 type dialog struct{ kind, message string }
 
-// told is what a page says of itself.
-type told struct {
-	URL, Title string
-	Status     int // of HTTP, by which the document came; 0: it is not known
+func newTab(b *Browser, id string) *Tab {
+	t := &Tab{b: b, id: id, number: b.opened}
+	t.main, t.sight.t = &frame{tab: t, id: id}, t
+	t.Elements = browse.NewElements(browse.Engine[*frame]{Refs: &b.refs, Of: b.of,
+		Gone: func() error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if t.closed {
+				return errClosed
+			}
+			return nil
+		},
+		Main: func() *frame { return t.main }, All: t.tree,
+		Has: func(f *frame) bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return f != nil && b.topLocked(f.id) == t
+		},
+		Run: func(ctx context.Context, f *frame, script string, args map[string]any, result any) error {
+			return b.run(ctx, f.id, script, args, result)
+		},
+		Noting: t.noting, Passing: isLost, Caused: isCaused,
+		Watch: func() func(context.Context) error {
+			since := t.mark()
+			return func(ctx context.Context) error { return t.settle(ctx, since) }
+		},
+		Clicks: t.clicks, Hover: t.hover, Fill: t.fill, TypeKeys: t.typeKeys, EndTyping: t.endTyping})
+	return t
 }
 
 // event notes an event of the tab.
@@ -69,55 +93,6 @@ func (t *Tab) Document() string {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	return fmt.Sprint(t.id, " ", t.documents)
-}
-
-// ask returns what the page says of itself; its address alone if it says nothing soon, and if Firefox does not either,
-// what the page has said before.
-func (t *Tab) ask(ctx context.Context) (now told) {
-	short, cancel := context.WithTimeout(ctx, t.b.of(browse.AnswerPatience))
-	defer cancel()
-	if t.Dialog() != "" || t.b.run(short, t.id, "page", nil, &now) != nil {
-		now = told{URL: t.address(ctx)}
-	}
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	if now.URL != "" {
-		t.told = now
-	}
-	return t.told
-}
-
-// address returns the address of the tab; "": Firefox does not tell it soon.
-func (t *Tab) address(ctx context.Context) string {
-	short, cancel := context.WithTimeout(ctx, t.b.of(browse.AnswerPatience))
-	defer cancel()
-	var tree struct{ Contexts []node }
-	err := t.b.conn.Call(short, "browsingContext.getTree", map[string]any{"root": t.id, "maxDepth": 0}, &tree)
-	if err != nil || len(tree.Contexts) != 1 {
-		return ""
-	}
-	return tree.Contexts[0].URL
-}
-
-// Address is that of the page.
-func (t *Tab) Address(ctx context.Context) string { return t.ask(ctx).URL }
-
-// State asks the page for its state.
-func (t *Tab) State(ctx context.Context) browse.State {
-	t.ask(ctx)
-	return t.Seen()
-}
-
-// Seen is the state that the page has told last.
-func (t *Tab) Seen() browse.State {
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	s := browse.State{URL: t.told.URL, Title: t.told.Title,
-		Status: browse.Status{Code: t.told.Status, Text: http.StatusText(t.told.Status)}}
-	if t.leaving != nil {
-		s.Leaving = browse.Redacted(*t.leaving)
-	}
-	return s
 }
 
 // CatchUp has nothing to wait for: Firefox tells of a document when that is there.

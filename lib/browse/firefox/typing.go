@@ -10,82 +10,43 @@ import (
 	"btools/lib/browse"
 )
 
-// Type fills an editable element with text, or, slowly, types it one key at a time
-// after what is there. With submit it presses Enter afterwards. It returns how results name
-// the element, and what that has made of the text, and sends nothing to another element.
-func (t *Tab) Type(ctx context.Context, target browse.Target, text string, slowly, submit bool) (what string,
-	err error) {
-	p, _, what, err := t.ready(ctx, target, "enabled", "editable")
-	if err != nil {
-		return "", err
-	}
-	at, text, err := browse.Resolved(ctx, browse.Lines(text), slowly, func(name string, origin *string) error {
-		return t.b.run(ctx, p.context, name, map[string]any{"target": p.find}, origin)
-	})
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", target, err)
-	}
-	since := t.mark()
-	defer func() {
-		if err != nil {
-			t.endTyping(p.context)
-		}
-	}()
-	args := map[string]any{"target": p.find, "value": text, "insert": true, "enter": submit,
-		"origin": at, "secret": at != ""}
-	done := true
-	if slowly {
-		done, err = t.typeKeys(ctx, p, args, text)
-	} else {
-		err = t.b.run(ctx, p.context, "fill", args, nil)
-	}
-	var became string
-	if err == nil && done {
-		err = t.b.run(ctx, p.context, "typed", args, &became)
-	}
-	if err == nil && done && submit {
-		if done, err = t.send(ctx, p.context, typed("\n"), nil); err == nil && done {
-			err = t.b.run(ctx, p.context, "entered", nil, nil)
-		}
-	}
-	if err != nil {
-		return "", err
-	}
-	return what + became, t.settle(ctx, since)
+// fill replaces what an element has by text.
+func (t *Tab) fill(ctx context.Context, f browse.Found[*frame], text, origin string) error {
+	return t.b.run(ctx, f.Frame.id, "fill", map[string]any{"target": f.Find, "value": text, "insert": true,
+		"origin": origin}, nil)
 }
 
 // typeKeys types a text one key at a time, and looks after each line whether the field has the focus.
-func (t *Tab) typeKeys(ctx context.Context, p place, args map[string]any, text string) (done bool,
-	err error) {
-	if err := t.b.run(ctx, p.context, "focus", args, nil); err != nil {
-		return false, err
-	}
+func (t *Tab) typeKeys(ctx context.Context, f *frame, text string) error {
 	n, all := 0, utf8.RuneCountInString(text)
 	for line := range strings.SplitAfterSeq(text, "\n") {
-		if n > 0 && line != "" {
-			if err := t.b.run(ctx, p.context, "keeps", nil, nil); err != nil {
-				return false, err
+		if line == "" {
+			continue
+		}
+		if n > 0 {
+			if err := t.b.run(ctx, f.id, "keeps", nil, nil); err != nil {
+				return err
 			}
 		}
 		n += utf8.RuneCountInString(line)
-		done, err = t.send(ctx, p.context, typed(line), nil)
-		if err == nil && !done && n < all {
-			err = fmt.Errorf("not all of the %d characters were typed: a dialog has opened, or the page was replaced",
+		err := t.send(ctx, f.id, typed(line), nil)
+		if isCaused(err) && n < all {
+			return fmt.Errorf("not all of the %d characters were typed: a dialog has opened, or the page was replaced",
 				all)
 		}
-		if err != nil || !done {
-			return false, err
+		if err != nil {
+			return err
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // endTyping has a document let all keys through again. It does not wait for that.
-func (t *Tab) endTyping(in string) {
+func (t *Tab) endTyping(f *frame) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	t.b.conn.Call(ctx, "script.evaluate", map[string]any{"expression": "globalThis.btools?.api.endTyping()",
-		"awaitPromise": false, "target": map[string]string{"context": in, "sandbox": sandbox}}, nil)
+		"awaitPromise": false, "target": map[string]string{"context": f.id, "sandbox": sandbox}}, nil)
 }
 
 // typed are the actions that type a text.
