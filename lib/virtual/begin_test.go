@@ -43,7 +43,8 @@ type setter struct {
 func newSetters(site *beginnings, in string, peers ...*peer) (all []*setter) {
 	for i, p := range peers {
 		all = append(all, &setter{peer: p, name: fmt.Sprint(i), in: in, site: site,
-			answers: map[string]chan json.RawMessage{}, resumes: map[string]string{}, sessions: map[string]string{}, told: map[string]bool{}})
+			answers: map[string]chan json.RawMessage{}, resumes: map[string]string{},
+			sessions: map[string]string{}, told: map[string]bool{}})
 	}
 	return all
 }

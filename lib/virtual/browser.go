@@ -310,13 +310,13 @@ func (b *Browser) eventLocked(from *link, method string, params json.RawMessage)
 	case "Target.targetCrashed":
 		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil {
 			t.crashed = true
-			t.session.notifyLocked(t, "Target.targetCrashed", params)
+			t.session.clients.notifyLocked(t, "Target.targetCrashed", params)
 		}
 	case "Target.attachedToTarget":
 		b.targetAttachedLocked(from, params)
 	case "Target.detachedFromTarget":
 		if t := b.targets[jsonrpc.GetString(params, "targetId")]; t != nil {
-			b.heldEndedLocked(t, jsonrpc.GetString(params, "sessionId"))
+			t.heldEndedLocked(jsonrpc.GetString(params, "sessionId"))
 		}
 	}
 }
@@ -330,11 +330,11 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 		t.info = info
 		if navigated {
 			t.crashed, t.leaves = false, false // it has a document again
-			t.session.visitedLocked(t)
-			t.session.claimAllLocked(t)
+			t.session.login.visitedLocked(t)
+			t.session.emulates.claimAllLocked(t)
 		}
-		t.session.focusLocked(t)
-		t.session.notifyChangeLocked(t)
+		t.session.pages.focusLocked(t)
+		t.session.clients.notifyChangeLocked(t)
 		return t
 	}
 	s := b.ownerLocked(info)
@@ -348,7 +348,7 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 		session: s, info: info,
 	}
 	b.targets[id] = t
-	s.addTargetLocked(t)
+	s.pages.addLocked(t)
 	return t
 }
 
@@ -385,7 +385,7 @@ func (b *Browser) removeLocked(t *target) {
 	if b.gone = append(b.gone, t); len(b.gone) > maxGone {
 		b.gone = slices.Delete(b.gone, 0, 1)
 	}
-	t.session.removeTargetLocked(t)
+	t.session.pages.removeLocked(t)
 }
 
 // maxGone is how many destroyed targets are remembered. The tab of a download

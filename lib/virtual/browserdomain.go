@@ -22,7 +22,7 @@ func (k *Client) closeBrowser(c policy.Command, _ *root) {
 func (k *Client) cancelDownload(c policy.Command, _ *root) {
 	b := k.session.browser
 	b.mu.Lock()
-	d := k.session.downloads[jsonrpc.GetString(c.Params, "guid")]
+	d := k.session.downloads.all[jsonrpc.GetString(c.Params, "guid")]
 	known := d != nil && d.owned && !d.complete
 	if known {
 		d.why = downloads.Canceled
@@ -44,7 +44,7 @@ func (k *Client) getWindowForTarget(c policy.Command, r *root) {
 		b := k.session.browser
 		if id, err := strconv.ParseInt(string(jsonrpc.Get(result, "windowId")), 10, 64); err == nil {
 			b.mu.Lock()
-			k.session.windows[id] = true
+			k.session.pages.windows[id] = true
 			b.mu.Unlock()
 		}
 		return result
@@ -66,9 +66,9 @@ func (k *Client) ignoreCertificateErrors(c policy.Command, r *root) {
 	ctx, cancel := context.WithTimeout(k.ctx, settingTimeout) // one that has crashed does not answer
 	defer cancel()
 	b.mu.Lock()
-	s.ignoreCertErrors = ignore
+	s.pages.ignoreCertErrors = ignore
 	var pages []string
-	for _, own := range s.ownSessions {
+	for _, own := range s.pages.own {
 		pages = append(pages, own)
 	}
 	b.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -116,54 +115,6 @@ type attachRequest struct {
 	auto bool // for its auto-attach
 }
 
-// Connect opens a connection to Chrome for a client: to the browser, or to the
-// named target. Serve or Close the client.
-func (s *Session) Connect(ctx context.Context, target string) (*Client, error) {
-	return s.connect(ctx, target, nil)
-}
-
-func (s *Session) connect(ctx context.Context, target string, p *Person) (*Client, error) {
-	if err := s.checkAdmission(p); err != nil {
-		return nil, err
-	}
-	if target != "" && !s.Has(ctx, target) {
-		return nil, errNoTarget
-	}
-	up, err := s.browser.upstream.Dial(ctx, target)
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the browser: %w", err)
-	}
-	k := &Client{
-		session: s, person: p, page: target, up: up, calls: newCalls(up),
-		roots: map[string]*root{}, attached: map[string]*attachment{}, attachRequests: map[string][]*attachRequest{},
-		discover: map[string]filter{}, downloads: map[string]bool{},
-		focusing: map[string]bool{}, metrics: map[string]json.RawMessage{},
-	}
-	k.turns.of = k
-	k.ctx, k.cancel = context.WithCancel(context.Background())
-	if target == "" {
-		k.root = newRoot("")
-		k.roots[""] = k.root
-	}
-	return k, nil
-}
-
-// checkAdmission returns an error if no more clients, or persons, may connect.
-func (s *Session) checkAdmission(p *Person) error {
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	persons := s.personsLocked()
-	switch {
-	case s.over:
-		return s.why
-	case p != nil && persons >= maxPersons:
-		return errPersons
-	case p == nil && len(s.clients)-persons >= maxClients:
-		return fmt.Errorf("the session already has %d clients, the maximum", maxClients)
-	}
-	return nil
-}
-
 // Close ends a client that is not being served.
 func (k *Client) Close() { k.disconnect(ErrEnded) }
 
@@ -187,9 +138,9 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	conn.Stall, conn.Progress, conn.Budget = b.stall, b.stall, &b.unfinished
 	k.conn, k.toClient = conn, websocket.NewOutbox(conn)
 	b.mu.Lock()
-	over, why := s.over, s.why
+	over, why := s.life.over, s.life.why
 	if !over {
-		s.clients[k] = true
+		s.clients.all[k] = true
 		if k.person == nil {
 			s.Touch()
 		}
@@ -202,7 +153,7 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	}
 	defer s.work.Done()
 	if k.person != nil {
-		s.tellControl()
+		s.clients.tellControl()
 	}
 	var work sync.WaitGroup
 	work.Go(func() { k.toClient.Run(k.ctx.Done()) })
@@ -259,13 +210,13 @@ func (k *Client) unregister() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k.gone = true
-	if !s.clients[k] {
+	if !s.clients.all[k] {
 		return // it was not being served
 	}
-	delete(s.clients, k)
+	delete(s.clients.all, k)
 	in, out := k.bytes()
-	s.in.Add(in)
-	s.out.Add(out)
+	s.clients.in.Add(in)
+	s.clients.out.Add(out)
 	for session, a := range k.attached {
 		if t := b.targets[a.target]; t != nil {
 			k.attachLocked(t, -1)
@@ -273,7 +224,7 @@ func (k *Client) unregister() {
 		k.takeBackLocked(session, a)
 	}
 	for _, t := range s.targetsLocked() {
-		b.leaveLocked(t, k)
+		t.leaveLocked(k)
 		maps.DeleteFunc(t.dialogs, func(by told, _ json.RawMessage) bool { return by.client == k })
 	}
 }
@@ -433,7 +384,7 @@ func (k *Client) attachedLocked(message []byte, parent string, params json.RawMe
 		by = k.nextAttachRequestLocked(id)
 		a.root, at = by.root, by.root.session
 	}
-	if by == nil && parent != "" && b.giveBelowLocked(b.targets[id], k, parent) {
+	if by == nil && parent != "" && b.targets[id].giveBelowLocked(k, parent) {
 		k.calls.Send(parent, "Target.detachFromTarget", map[string]string{"sessionId": session})
 		return
 	}
@@ -548,9 +499,9 @@ func (k *Client) forgetLocked(session string) {
 	k.attachLocked(t, -1)
 	delete(t.dialogs, told{k, session})
 	if !k.isAttachedLocked(a.target) {
-		b.leaveLocked(t, k)
+		t.leaveLocked(k)
 	} else if a.root != nil {
-		b.unblockLocked(t, blocker{k, a.root})
+		t.unblockLocked(blocker{k, a.root})
 	}
 }
 
@@ -558,7 +509,7 @@ func (k *Client) forgetLocked(session string) {
 func (k *Client) attachLocked(t *target, n int) {
 	if k.person == nil {
 		t.attachments += n
-		k.session.notifyChangeLocked(t)
+		k.session.clients.notifyChangeLocked(t)
 	}
 }
 
@@ -572,7 +523,7 @@ func (k *Client) tabReleasedLocked(a *attachment) {
 	}
 	for _, t := range k.session.targetsLocked() {
 		if !k.isAttachedLocked(t.id) && !k.isAttachingLocked(t.id) {
-			b.unblockLocked(t, blocker{client: k})
+			t.unblockLocked(blocker{client: k})
 		}
 	}
 }
@@ -622,7 +573,7 @@ func (k *Client) autoAttachLocked(r *root, t *target, done func()) {
 		defer b.mu.Unlock()
 		if err != nil {
 			delete(r.byAuto, t.id)
-			b.unblockLocked(t, blocker{k, r})
+			t.unblockLocked(blocker{k, r})
 		}
 		r.callWaitersLocked(t.id)
 	})

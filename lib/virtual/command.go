@@ -27,7 +27,7 @@ func (k *Client) command(message []byte) error {
 		return nil
 	}
 	if k.person == nil {
-		if k.session.seen.Load() > 0 {
+		if k.session.clients.seen.Load() > 0 {
 			k.tellCommand(c)
 		}
 		k.turns.Lock()
@@ -52,10 +52,10 @@ func (k *Client) act(c policy.Command, message []byte) error {
 	} else if !rule.Has(policy.NoUse) {
 		k.noteUse(c.Session)
 		k.unanswered.add(c, true)
-		k.session.wake(k.ctx)
+		k.session.throttle.wake(k.ctx)
 		k.noteVisibility(c)
 	} else {
-		k.session.recorded.Store(time.Now().UnixNano())
+		k.session.throttle.recorded.Store(time.Now().UnixNano())
 	}
 	if k.calls.Pending() > maxPending {
 		return errFlood
@@ -70,8 +70,8 @@ func (k *Client) act(c policy.Command, message []byte) error {
 	}
 	var roots []string
 	if rule.Has(policy.Uploads) {
-		roots = k.session.uploadRoots()
-		c.Params, refused = k.session.resolveFiles(c.Params, roots)
+		roots = k.session.options.uploadRoots()
+		c.Params, refused = k.session.options.resolveFiles(c.Params, roots)
 	}
 	var params json.RawMessage
 	if refused == nil {
@@ -98,11 +98,11 @@ func (k *Client) act(c policy.Command, message []byte) error {
 		k.noteCrash(c.Session)
 	case rule.Has(policy.Navigates):
 		k.awaitReady(c.Session)
-		if (Tab{URL: jsonrpc.GetString(c.Params, "url")}).isBlank() {
+		if isBlank(jsonrpc.GetString(c.Params, "url")) {
 			k.leaveRestored(c.Session)
 		}
 	case rule.Has(policy.Pauses):
-		k.session.fillAll()
+		k.session.login.fillAll()
 	}
 	changed := string(params) != string(given)
 	c.Params = params
@@ -117,8 +117,8 @@ func (k *Client) act(c policy.Command, message []byte) error {
 		return nil
 	case rule.Has(policy.Clips) && k.captureAmongOthers(c), k.person != nil && k.meetDialog(c):
 		return nil
-	case rule.Has(policy.Navigates) && k.session.isLimited():
-		k.forward(c, r, k.session.namesRule(jsonrpc.GetString(params, "url")))
+	case rule.Has(policy.Navigates) && k.session.options.isLimited():
+		k.forward(c, r, k.session.proxy.namesRule(jsonrpc.GetString(params, "url")))
 		return nil
 	case changed || r != nil && r.session != "":
 		k.forward(c, r, nil)
@@ -147,7 +147,7 @@ func (k *Client) stateOf(session string) policy.Target {
 	if t == nil {
 		return policy.Target{}
 	}
-	return policy.Target{Type: t.typ, Crashed: t.crashed, Scale: k.session.scaleLocked(t)}
+	return policy.Target{Type: t.typ, Crashed: t.crashed, Scale: k.session.emulates.scaleLocked(t)}
 }
 
 // awaitReady waits until the page of a CDP session has been set up, by the session and by
@@ -162,7 +162,7 @@ func (k *Client) awaitReady(session string) {
 	ctx, cancel := k.bounded()
 	defer cancel()
 	if !ready {
-		k.session.awaitReady(ctx, t.id)
+		k.session.pages.awaitReady(ctx, t.id)
 	}
 	k.awaitOthers(ctx, t)
 }
@@ -208,10 +208,10 @@ func (k *Client) leaveRestored(session string) {
 	b.mu.Lock()
 	own := ""
 	if t := k.targetLocked(session); t != nil {
-		own = k.session.ownSessions[t.id]
+		own = k.session.pages.own[t.id]
 	}
 	b.mu.Unlock()
-	k.session.restored(own)
+	k.session.pages.restored(own)
 }
 
 // noteCrash notes that a target was told to crash, before the watcher reports
@@ -302,7 +302,7 @@ func (k *Client) keepsPaused(c policy.Command) bool {
 		return false
 	}
 	delete(t.pause.blockers, by)
-	if b.goOnLocked(t, c.Session); !t.isPaused() {
+	if t.goOnLocked(c.Session); !t.isPaused() {
 		return false
 	}
 	t.resumeLaterLocked(k, c.Session)
@@ -409,7 +409,7 @@ func (k *Client) owns(c policy.Command) bool {
 	if raw := jsonrpc.Get(c.Params, "windowId"); raw != nil {
 		id, err := strconv.ParseInt(string(raw), 10, 64)
 		s.browser.mu.Lock()
-		known := s.windows[id]
+		known := s.pages.windows[id]
 		s.browser.mu.Unlock()
 		if err != nil || !known {
 			k.refuse(c, policy.NoWindow())

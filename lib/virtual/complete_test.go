@@ -271,7 +271,7 @@ func TestSaveWhileFilling(t *testing.T) {
 		{Origin: site, LocalStorage: items(map[string]string{"token": "kept"})}}}
 	s := newSession(t, sharedBrowser(t), Options{Login: state})
 	s.browser.mu.Lock()
-	o := s.unfilled[site]
+	o := s.login.unfilled[site]
 	o.begun = true // by a page
 	s.browser.mu.Unlock()
 	saved := make(chan *logins.State)
@@ -282,13 +282,13 @@ func TestSaveWhileFilling(t *testing.T) {
 		}
 		saved <- now
 	}()
-	h, err := s.openHidden(t.Context())
+	h, err := s.hiding.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.close()
 	why, err := h.Fill(t.Context(), o.origin)
-	s.filled(o, why, err)
+	s.login.filled(o, why, err)
 	if now := <-saved; now == nil || storedIn(t, now, site)["token"] != "kept" {
 		t.Errorf("what is saved is %+v", now)
 	}

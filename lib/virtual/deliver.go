@@ -31,8 +31,8 @@ import (
 func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.Error) {
 	s := k.session
 	real, existing, err := resolve(dir)
-	foreign := err == nil && policy.IsWithin(real, s.rootsOfOthers())
-	if err == nil && !foreign && policy.IsWithin(real, s.downloadRoots()) {
+	foreign := err == nil && policy.IsWithin(real, s.downloads.rootsOfOthers())
+	if err == nil && !foreign && policy.IsWithin(real, s.options.downloadRoots()) {
 		return real, nil
 	}
 	switch from := k.findOrigin(ctx); {
@@ -50,24 +50,13 @@ func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.E
 	return real, nil
 }
 
-// downloadRoots returns the directories that the clients of any user may name.
-func (s *Session) downloadRoots() []string {
-	roots := slices.Clone(s.options.DownloadRoots)
-	if s.keepsDownloads() {
-		if real, err := filepath.EvalSymlinks(s.options.Files.Dir()); err == nil {
-			roots = append(roots, real)
-		}
-	}
-	return roots
-}
-
 // rootsOfOthers returns the directories of the browser's other sessions.
-func (s *Session) rootsOfOthers() (roots []string) {
-	b := s.browser
+func (dt *downloadTable) rootsOfOthers() (roots []string) {
+	b := dt.s.browser
 	b.mu.Lock()
 	var others []*Session
 	for other := range b.sessions {
-		if other != s && other.keepsDownloads() {
+		if other != dt.s && other.options.keepsDownloads() {
 			others = append(others, other)
 		}
 	}

@@ -90,7 +90,7 @@ func TestDownloadDirectories(t *testing.T) {
 			continue
 		}
 		s.browser.mu.Lock()
-		gets := s.wishes[s.base].dir
+		gets := s.downloads.wishes[s.base].dir
 		s.browser.mu.Unlock()
 		if text == "" && gets != test.gets {
 			t.Errorf("%s client: %s %s: it gets downloads in %q", test.name, test.behavior, test.dir, gets)

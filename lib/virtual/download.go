@@ -10,11 +10,17 @@ import (
 	"strconv"
 	"time"
 
-	"btools/lib/cdp/wire"
 	"btools/lib/downloads"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
 )
+
+// downloadTable is what a session downloads.
+type downloadTable struct {
+	s      *Session
+	all    map[string]*download
+	wishes map[string]wish // of clients, by context
+}
 
 // download is a file that the browser downloads. Chrome reports all downloads
 // to every connection with download events, along with the frame that started
@@ -38,32 +44,12 @@ type wish struct {
 // findFrameTimeout bounds the search for the page of a frame.
 const findFrameTimeout = 5 * time.Second
 
-// keepsDownloads reports whether the session's files are kept in a directory of
-// its own.
-func (s *Session) keepsDownloads() bool { return s.options.Files != nil }
-
-// takeDownloads has the browser report the downloads of a context, and write
+// take has the browser report the downloads of a context, and write
 // them to the session's directory.
-func (s *Session) takeDownloads(ctx context.Context, context string) error {
-	_, err := s.link.Call(ctx, "", "Browser.setDownloadBehavior", s.downloadParams(context, wish{behavior: "default"}))
+func (dt *downloadTable) take(ctx context.Context, context string) error {
+	_, err := dt.s.link.Call(ctx, "", "Browser.setDownloadBehavior",
+		dt.s.options.downloadParams(context, wish{behavior: "default"}))
 	return err
-}
-
-// downloadParams returns the parameters of Browser.setDownloadBehavior for what
-// a client wants: whatever its directory is, Chrome writes to the session's if
-// there is one.
-func (s *Session) downloadParams(context string, w wish) map[string]any {
-	p := map[string]any{"behavior": w.behavior, "browserContextId": context, "eventsEnabled": true}
-	switch {
-	case w.behavior == "deny":
-	case s.keepsDownloads():
-		p["behavior"], p["downloadPath"] = "allowAndName", s.options.Files.Incoming()
-	case w.dir != "":
-		p["downloadPath"] = w.dir
-	default: // where Chrome puts them
-		p["behavior"] = "default"
-	}
-	return p
 }
 
 // setDownloadBehavior executes the command for a context of the session. The
@@ -105,11 +91,11 @@ func (k *Client) sendDownloadBehavior(c policy.Command, done func()) {
 			k.refuse(c, refused)
 			return
 		}
-		if raw, err := json.Marshal(s.downloadParams(context, w)); err == nil {
+		if raw, err := json.Marshal(s.options.downloadParams(context, w)); err == nil {
 			c.Params = raw
 		}
 		b.mu.Lock()
-		s.wishes[context] = w // before a download begins
+		s.downloads.wishes[context] = w // before a download begins
 		b.mu.Unlock()
 	}
 	c.Params = jsonrpc.Set(c.Params, "eventsEnabled", json.RawMessage("true"))
@@ -147,56 +133,56 @@ func (s *Session) event(method, session string, params json.RawMessage) {
 	if session != "" {
 		switch method {
 		case "Target.attachedToTarget":
-			s.partAttached(params)
+			s.emulates.partAttached(params)
 		case "Target.detachedFromTarget":
 			s.browser.mu.Lock()
 			delete(s.emulates.parts, jsonrpc.GetString(params, "sessionId"))
 			s.browser.mu.Unlock()
 		case "Fetch.requestPaused":
-			s.documentRequested(session, params)
+			s.login.documentRequested(session, params)
 		case "Page.frameNavigated":
-			s.frameNavigated(session, params)
+			s.pages.frameNavigated(session, params)
 		case "DOMStorage.domStorageItemAdded", "DOMStorage.domStorageItemUpdated", "DOMStorage.domStorageItemRemoved",
 			"DOMStorage.domStorageItemsCleared", "Storage.indexedDBContentUpdated":
-			s.stored(session, params)
+			s.keep.stored(session, params)
 		}
 		return
 	}
 	switch method {
 	case "Browser.downloadWillBegin":
-		s.downloadStarted(params)
+		s.downloads.started(params)
 	case "Browser.downloadProgress":
-		s.downloadProgressed(params)
+		s.downloads.progressed(params)
 	}
 }
 
-// downloadStarted reports a download to clients if it is the session's.
-func (s *Session) downloadStarted(params json.RawMessage) {
-	b := s.browser
+// started reports a download to clients if it is the session's.
+func (dt *downloadTable) started(params json.RawMessage) {
+	b := dt.s.browser
 	guid, frame := jsonrpc.GetString(params, "guid"), jsonrpc.GetString(params, "frameId")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.over {
+	if dt.s.life.over {
 		return
 	}
-	s.downloads[guid] = &download{begun: params}
+	dt.all[guid] = &download{begun: params}
 	if t := b.starterLocked(frame); t != nil { // the ID of a main frame is its target's
-		s.assignDownloadLocked(guid, t.session == s, t.context)
+		dt.assignLocked(guid, t.session == dt.s, t.context)
 		return
 	}
 	pages := map[string]string{} // the session's own CDP sessions, by context
-	for id, own := range s.ownSessions {
+	for id, own := range dt.s.pages.own {
 		if t := b.targets[id]; t != nil {
 			pages[own] = t.context
 		}
 	}
-	s.work.Go(func() {
+	dt.s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), findFrameTimeout)
 		defer cancel()
-		context, owned := s.findFrame(ctx, pages, frame)
+		context, owned := dt.findFrame(ctx, pages, frame)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		s.assignDownloadLocked(guid, owned, context)
+		dt.assignLocked(guid, owned, context)
 	})
 }
 
@@ -256,9 +242,9 @@ const syncTimeout = time.Second
 
 // findFrame returns the context of the page that has a frame. Pages are given
 // by the session's own CDP sessions.
-func (s *Session) findFrame(ctx context.Context, pages map[string]string, frame string) (context string, found bool) {
+func (dt *downloadTable) findFrame(ctx context.Context, pages map[string]string, frame string) (string, bool) {
 	for page, context := range pages {
-		tree, err := s.link.Call(ctx, page, "Page.getFrameTree", nil)
+		tree, err := dt.s.link.Call(ctx, page, "Page.getFrameTree", nil)
 		if err == nil && isFrameInTree(jsonrpc.Get(tree, "frameTree"), frame) {
 			return context, true
 		}
@@ -279,101 +265,101 @@ func isFrameInTree(tree json.RawMessage, frame string) bool {
 	return false
 }
 
-// assignDownloadLocked reports a download of this session to its clients. One
+// assignLocked reports a download of this session to its clients. One
 // of an unknown frame, such as that of a pop-up that became the download, is
 // the session's once Chrome writes it to the session's directory.
-func (s *Session) assignDownloadLocked(guid string, owned bool, context string) {
-	d := s.downloads[guid]
-	if d == nil || s.over {
+func (dt *downloadTable) assignLocked(guid string, owned bool, context string) {
+	d := dt.all[guid]
+	if d == nil || dt.s.life.over {
 		return
 	}
 	if !owned {
-		if d.foreign = true; !s.keepsDownloads() || s.browser.contexts[context] != nil {
-			delete(s.downloads, guid)
+		if d.foreign = true; !dt.s.options.keepsDownloads() || dt.s.browser.contexts[context] != nil {
+			delete(dt.all, guid)
 			return
 		}
-		s.claimDownloadLocked(guid, d)
+		dt.claimLocked(guid, d)
 		return
 	}
 	d.owned, d.context = true, context
-	s.notifyDownloadLocked("Browser.downloadWillBegin", d.begun)
-	if s.keepsDownloads() && !s.options.Files.Begin(guid, jsonrpc.GetString(d.begun, "url"),
+	dt.s.clients.notifyDownloadLocked("Browser.downloadWillBegin", d.begun)
+	if dt.s.options.keepsDownloads() && !dt.s.options.Files.Begin(guid, jsonrpc.GetString(d.begun, "url"),
 		jsonrpc.GetString(d.begun, "suggestedFilename")) {
-		s.stopDownloadLocked(guid, d)
+		dt.stopLocked(guid, d)
 	}
 	pending := d.pending
 	d.pending = nil
 	for _, p := range pending {
-		s.progressLocked(guid, d, p)
+		dt.progressLocked(guid, d, p)
 	}
 }
 
-// claimDownloadLocked takes over a download of an unknown frame if Chrome
+// claimLocked takes over a download of an unknown frame if Chrome
 // writes it to the session's directory.
-func (s *Session) claimDownloadLocked(guid string, d *download) {
-	if s.options.Files.HasIncoming(guid) {
-		s.assignDownloadLocked(guid, true, "")
+func (dt *downloadTable) claimLocked(guid string, d *download) {
+	if dt.s.options.Files.HasIncoming(guid) {
+		dt.assignLocked(guid, true, "")
 		return
 	}
 	if n := len(d.pending); n > 0 && jsonrpc.GetString(d.pending[n-1], "state") != "inProgress" {
-		delete(s.downloads, guid)
+		delete(dt.all, guid)
 	}
 }
 
-func (s *Session) downloadProgressed(params json.RawMessage) {
+func (dt *downloadTable) progressed(params json.RawMessage) {
 	guid := jsonrpc.GetString(params, "guid")
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	d := s.downloads[guid]
+	dt.s.browser.mu.Lock()
+	defer dt.s.browser.mu.Unlock()
+	d := dt.all[guid]
 	switch {
-	case d == nil || s.over:
+	case d == nil || dt.s.life.over:
 	case d.owned:
-		s.progressLocked(guid, d, params)
+		dt.progressLocked(guid, d, params)
 	default:
 		if len(d.pending) > 0 {
 			d.pending = d.pending[:0] // the latest has it all
 		}
 		if d.pending = append(d.pending, params); d.foreign {
-			s.claimDownloadLocked(guid, d)
+			dt.claimLocked(guid, d)
 		}
 	}
 }
 
 // progressLocked handles the progress of a download of the session.
-func (s *Session) progressLocked(guid string, d *download, params json.RawMessage) {
+func (dt *downloadTable) progressLocked(guid string, d *download, params json.RawMessage) {
 	if jsonrpc.GetString(params, "state") != "inProgress" {
-		s.Touch()
+		dt.s.Touch()
 	}
-	if !s.keepsDownloads() {
-		s.notifyDownloadLocked("Browser.downloadProgress", params)
+	if !dt.s.options.keepsDownloads() {
+		dt.s.clients.notifyDownloadLocked("Browser.downloadProgress", params)
 		if jsonrpc.GetString(params, "state") != "inProgress" {
-			delete(s.downloads, guid)
+			delete(dt.all, guid)
 		}
 		return
 	}
-	files := s.options.Files
+	files := dt.s.options.Files
 	switch jsonrpc.GetString(params, "state") {
 	case "inProgress":
-		s.notifyDownloadLocked("Browser.downloadProgress", params)
+		dt.s.clients.notifyDownloadLocked("Browser.downloadProgress", params)
 		if !files.Progress(guid, number(params, "receivedBytes"), number(params, "totalBytes")) {
-			s.stopDownloadLocked(guid, d)
+			dt.stopLocked(guid, d)
 		}
 	case "completed":
 		if !d.complete {
 			d.complete = true
-			s.work.Go(func() { s.completeDownload(guid, d, params) })
+			dt.s.work.Go(func() { dt.complete(guid, d, params) })
 		}
 	default:
 		why := d.why
 		if why == "" {
 			why = downloads.Interrupted
-			if s.wishes[d.context].behavior == "deny" {
+			if dt.wishes[d.context].behavior == "deny" {
 				why = downloads.Canceled
 			}
 		}
-		delete(s.downloads, guid)
+		delete(dt.all, guid)
 		files.Fail(guid, why)
-		s.notifyDownloadLocked("Browser.downloadProgress", params)
+		dt.s.clients.notifyDownloadLocked("Browser.downloadProgress", params)
 	}
 }
 
@@ -386,30 +372,30 @@ func number(params json.RawMessage, name string) int64 {
 	return int64(f)
 }
 
-// stopDownloadLocked cancels a download beyond the session's limit.
-func (s *Session) stopDownloadLocked(guid string, d *download) {
+// stopLocked cancels a download beyond the session's limit.
+func (dt *downloadTable) stopLocked(guid string, d *download) {
 	if d.why != "" {
 		return
 	}
 	d.why = downloads.Limit
 	contexts := []string{d.context}
 	if d.context == "" { // unknown: only the right one has it
-		contexts = []string{s.base}
-		for id := range s.contexts {
+		contexts = []string{dt.s.base}
+		for id := range dt.s.contexts {
 			contexts = append(contexts, id)
 		}
 	}
 	for _, id := range contexts {
-		s.link.Send("", "Browser.cancelDownload", map[string]string{"guid": guid, "browserContextId": id})
+		dt.s.link.Send("", "Browser.cancelDownload", map[string]string{"guid": guid, "browserContextId": id})
 	}
 }
 
-// completeDownload puts a file where it belongs, and reports it to clients then.
-func (s *Session) completeDownload(guid string, d *download, params json.RawMessage) {
-	files, b := s.options.Files, s.browser
+// complete puts a file where it belongs, and reports it to clients then.
+func (dt *downloadTable) complete(guid string, d *download, params json.RawMessage) {
+	files, b := dt.s.options.Files, dt.s.browser
 	path, err := files.Move(guid)
 	b.mu.Lock()
-	w := s.wishes[d.context]
+	w := dt.wishes[d.context]
 	b.mu.Unlock()
 	shown := path
 	if err == nil && w.dir != "" {
@@ -436,38 +422,28 @@ func (s *Session) completeDownload(guid string, d *download, params json.RawMess
 	} else {
 		params = jsonrpc.Set(params, "filePath", quote(shown))
 	}
-	s.Touch()
+	dt.s.Touch()
 	b.mu.Lock()
-	delete(s.downloads, guid)
-	s.notifyDownloadLocked("Browser.downloadProgress", params)
+	delete(dt.all, guid)
+	dt.s.clients.notifyDownloadLocked("Browser.downloadProgress", params)
 	b.mu.Unlock()
 	if err != nil {
 		return
 	}
-	if err := files.Finish(s.ended, guid, path); err != nil {
+	if err := files.Finish(dt.s.life.ended, guid, path); err != nil {
 		files.Fail(guid, downloads.Canceled)
 	}
 }
 
-// dropDownloadsLocked ends the downloads of a context that is disposed of:
+// dropLocked ends the downloads of a context that is disposed of:
 // Chrome reports nothing of them any more.
-func (s *Session) dropDownloadsLocked(context string) {
-	delete(s.wishes, context)
-	for guid, d := range s.downloads {
+func (dt *downloadTable) dropLocked(context string) {
+	delete(dt.wishes, context)
+	for guid, d := range dt.all {
 		if d.owned && d.context == context && !d.complete {
-			delete(s.downloads, guid)
-			if s.keepsDownloads() {
-				s.options.Files.Fail(guid, downloads.Canceled)
-			}
-		}
-	}
-}
-
-func (s *Session) notifyDownloadLocked(method string, params json.RawMessage) {
-	for k := range s.clients {
-		for session, wants := range k.downloads {
-			if wants {
-				k.putDownloadLocked(wire.Event(session, method, params))
+			delete(dt.all, guid)
+			if dt.s.options.keepsDownloads() {
+				dt.s.options.Files.Fail(guid, downloads.Canceled)
 			}
 		}
 	}

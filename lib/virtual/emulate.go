@@ -23,8 +23,10 @@ import (
 // pop-ups, and after hibernation. A client that emulates something else overrides it, but the
 // time zone and the language, of which Chrome refuses a second.
 
-// emulated is what a session emulates. The browser's lock guards it.
+// emulated is what the pages of a session emulate.
 type emulated struct {
+	s        *Session
+	changing sync.Mutex // held while a client changes it, before the browser's lock
 	emulate.Emulation
 	commands []emulate.Command // to each new page, before it runs
 	metrics  json.RawMessage   // the parameters of the setDeviceMetricsOverride among them; nil: there is none
@@ -36,9 +38,9 @@ type emulated struct {
 // runs a script does so afterwards.
 const emulateTimeout = 3 * time.Second
 
-// emulate makes all pages emulate something, and those to come.
-func (s *Session) emulate(ctx context.Context, now emulate.Emulation) error {
-	b, e := s.browser, &s.emulates
+// set makes all pages emulate something, and those to come.
+func (e *emulated) set(ctx context.Context, now emulate.Emulation) error {
+	b := e.s.browser
 	own := jsonrpc.GetString(b.version, "userAgent")
 	var answers sync.WaitGroup
 	var errs []error // guarded by the browser's lock
@@ -50,11 +52,11 @@ func (s *Session) emulate(ctx context.Context, now emulate.Emulation) error {
 			e.metrics, _ = json.Marshal(c.Params)
 		}
 	}
-	change = append(change, s.attachPartsLocked()...)
-	for session, typ := range s.emulatingLocked() {
+	change = append(change, e.attachPartsLocked()...)
+	for session, typ := range e.allLocked() {
 		for _, c := range change {
 			answers.Add(1)
-			s.emulateLocked(session, typ, c, func(err error) {
+			e.sendLocked(session, typ, c, func(err error) {
 				errs = append(errs, err)
 				answers.Done()
 			})
@@ -76,13 +78,13 @@ func (s *Session) emulate(ctx context.Context, now emulate.Emulation) error {
 	return errors.Join(errs...)
 }
 
-// emulatingLocked returns the types of all that emulates, by the session's own CDP sessions.
-func (s *Session) emulatingLocked() map[string]string {
+// allLocked returns the types of all that emulates, by the session's own CDP sessions.
+func (e *emulated) allLocked() map[string]string {
 	all := map[string]string{}
-	for _, own := range s.ownSessions {
+	for _, own := range e.s.pages.own {
 		all[own] = "page"
 	}
-	for own, typ := range s.emulates.parts {
+	for own, typ := range e.parts {
 		all[own] = typ
 	}
 	return all
@@ -90,8 +92,8 @@ func (s *Session) emulatingLocked() map[string]string {
 
 // attachPartsLocked returns the command by which Chrome tells of the workers of a page, and of its frames
 // of other sites, before they run.
-func (s *Session) attachPartsLocked() []emulate.Command {
-	if len(s.emulates.commands)+len(s.options.InitScript) == 0 {
+func (e *emulated) attachPartsLocked() []emulate.Command {
+	if len(e.commands)+len(e.s.options.InitScript) == 0 {
 		return nil
 	}
 	return []emulate.Command{{Method: "Target.setAutoAttach", Params: map[string]any{"autoAttach": true,
@@ -99,18 +101,18 @@ func (s *Session) attachPartsLocked() []emulate.Command {
 		"filter": []map[string]string{{"type": "iframe"}, {"type": "worker"}}}}}
 }
 
-// emulateLocked sends a command to a page, or to a part of one, which need not know it. It calls done with the
+// sendLocked sends a command to a page, or to a part of one, which need not know it. It calls done with the
 // fault under the lock, at once if workers have it from the pages of their process.
-func (s *Session) emulateLocked(session, typ string, c emulate.Command, done func(error)) {
+func (e *emulated) sendLocked(session, typ string, c emulate.Command, done func(error)) {
 	if (c.IsOfProcess() || strings.HasPrefix(c.Method, "Page.")) && strings.HasSuffix(typ, "worker") {
 		done(nil)
 		return
 	}
-	s.link.Begin(session, c.Method, c.Params, func(_ json.RawMessage, err error) {
-		s.browser.mu.Lock()
-		defer s.browser.mu.Unlock()
+	e.s.link.Begin(session, c.Method, c.Params, func(_ json.RawMessage, err error) {
+		e.s.browser.mu.Lock()
+		defer e.s.browser.mu.Unlock()
 		if emulate.IsInEffect(err) {
-			s.claimLocked(session, claims)
+			e.claimLocked(session, claims)
 		}
 		if err = c.Fault(err); typ != "page" {
 			err = nil
@@ -119,15 +121,15 @@ func (s *Session) emulateLocked(session, typ string, c emulate.Command, done fun
 	})
 }
 
-// beginEmulatingLocked makes a new page or part of one emulate what the session does, and calls done when
+// beginLocked makes a new page or part of one emulate what the session does, and calls done when
 // it does so, or cannot.
-func (s *Session) beginEmulatingLocked(own, typ string, done func()) {
-	left := slices.Concat(s.emulates.commands, s.initScripts(), s.attachPartsLocked())
+func (e *emulated) beginLocked(own, typ string, done func()) {
+	left := slices.Concat(e.commands, e.s.options.initScripts(), e.attachPartsLocked())
 	for i, c := range left {
-		s.emulateLocked(own, typ, c, func(err error) {
-			if err != nil && s.emulates.fault == nil {
-				s.emulates.fault = err
-				s.browser.log.Warn("a page is not as its session wants it", "error", err)
+		e.sendLocked(own, typ, c, func(err error) {
+			if err != nil && e.fault == nil {
+				e.fault = err
+				e.s.browser.log.Warn("a page is not as its session wants it", "error", err)
 			}
 			if i == len(left)-1 {
 				done()
@@ -136,35 +138,22 @@ func (s *Session) beginEmulatingLocked(own, typ string, done func()) {
 	}
 }
 
-// initScripts returns the commands by which the scripts of the settings run in each document of a page.
-func (s *Session) initScripts() (all []emulate.Command) {
-	if len(s.options.InitScript) > 0 { // or Chrome runs none
-		all = append(all, emulate.Command{Method: "Page.enable"})
-	}
-	for _, file := range s.options.InitScript {
-		_, script, _ := strings.Cut(file, "\n")
-		all = append(all, emulate.Command{Method: "Page.addScriptToEvaluateOnNewDocument",
-			Params: map[string]any{"source": script, "runImmediately": true}})
-	}
-	return all
-}
-
 // checkScripts returns an error if a script of the settings cannot be compiled.
-func (s *Session) checkScripts(ctx context.Context) error {
-	if len(s.options.InitScript) == 0 {
+func (e *emulated) checkScripts(ctx context.Context) error {
+	if len(e.s.options.InitScript) == 0 {
 		return nil
 	}
-	s.browser.mu.Lock()
+	e.s.browser.mu.Lock()
 	page := ""
-	for _, page = range s.ownSessions {
+	for _, page = range e.s.pages.own {
 		break
 	}
-	s.browser.mu.Unlock()
-	s.link.Send(page, "Runtime.enable", nil) // or Chrome compiles none
-	defer s.link.Send(page, "Runtime.disable", nil)
-	for _, file := range s.options.InitScript {
+	e.s.browser.mu.Unlock()
+	e.s.link.Send(page, "Runtime.enable", nil) // or Chrome compiles none
+	defer e.s.link.Send(page, "Runtime.disable", nil)
+	for _, file := range e.s.options.InitScript {
 		path, script, _ := strings.Cut(file, "\n")
-		got, err := s.link.Call(ctx, page, "Runtime.compileScript", map[string]any{"expression": script,
+		got, err := e.s.link.Call(ctx, page, "Runtime.compileScript", map[string]any{"expression": script,
 			"sourceURL": path, "persistScript": false})
 		if err != nil {
 			return err
@@ -179,13 +168,13 @@ func (s *Session) checkScripts(ctx context.Context) error {
 }
 
 // partAttached makes a part of a page emulate what the session does before it runs.
-func (s *Session) partAttached(params json.RawMessage) {
+func (e *emulated) partAttached(params json.RawMessage) {
 	own, typ := jsonrpc.GetString(params, "sessionId"), jsonrpc.GetString(params, "targetInfo", "type")
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	s.emulates.parts[own] = typ
-	s.beginEmulatingLocked(own, typ, func() {})
-	s.link.Send(own, "Runtime.runIfWaitingForDebugger", nil)
+	e.s.browser.mu.Lock()
+	defer e.s.browser.mu.Unlock()
+	e.parts[own] = typ
+	e.beginLocked(own, typ, func() {})
+	e.s.link.Send(own, "Runtime.runIfWaitingForDebugger", nil)
 }
 
 // claims is how often, and claimAgain how soon, a target is told again what another one of its process may still
@@ -197,17 +186,17 @@ const (
 
 // claimLocked lets a target have the language and the time zone itself, unless another one of its process stays,
 // which has them for both.
-func (s *Session) claimLocked(own string, left int) {
-	for _, c := range s.emulates.commands {
+func (e *emulated) claimLocked(own string, left int) {
+	for _, c := range e.commands {
 		if !c.IsOfProcess() {
 			continue
 		}
-		s.link.Begin(own, c.Method, c.Params, func(_ json.RawMessage, err error) {
+		e.s.link.Begin(own, c.Method, c.Params, func(_ json.RawMessage, err error) {
 			if left > 1 && emulate.IsInEffect(err) {
 				time.AfterFunc(claimAgain, func() {
-					s.browser.mu.Lock()
-					defer s.browser.mu.Unlock()
-					s.claimLocked(own, left-1)
+					e.s.browser.mu.Lock()
+					defer e.s.browser.mu.Unlock()
+					e.claimLocked(own, left-1)
 				})
 			}
 		})
@@ -215,36 +204,36 @@ func (s *Session) claimLocked(own string, left int) {
 }
 
 // claimAllLocked lets all other targets claim what a target had that has left its process.
-func (s *Session) claimAllLocked(left *target) {
-	if !slices.ContainsFunc(s.emulates.commands, emulate.Command.IsOfProcess) {
+func (e *emulated) claimAllLocked(left *target) {
+	if !slices.ContainsFunc(e.commands, emulate.Command.IsOfProcess) {
 		return
 	}
-	for own, typ := range s.emulatingLocked() {
-		if typ == "page" && own != s.ownSessions[left.id] {
-			s.claimLocked(own, claims)
+	for own, typ := range e.allLocked() {
+		if typ == "page" && own != e.s.pages.own[left.id] {
+			e.claimLocked(own, claims)
 		}
 	}
 }
 
 // isWorkerLocked reports whether a target is a worker without a page that it belongs to, which is to emulate
 // what the session does.
-func (s *Session) isWorkerLocked(t *target) bool {
-	return (t.typ == "shared_worker" || t.typ == "service_worker") && len(s.emulates.commands) > 0
+func (e *emulated) isWorkerLocked(t *target) bool {
+	return (t.typ == "shared_worker" || t.typ == "service_worker") && len(e.commands) > 0
 }
 
 // prepareWorkerLocked makes a worker of several pages emulate what the session does, before it runs.
-func (s *Session) prepareWorkerLocked(t *target) {
-	b := s.browser
+func (e *emulated) prepareWorkerLocked(t *target) {
+	b := e.s.browser
 	prepared := func() {
 		t.prepared = true
-		b.unblockLocked(t, blocker{})
+		t.unblockLocked(blocker{})
 	}
 	late := time.AfterFunc(readyTimeout, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		prepared()
 	})
-	s.link.Begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true},
+	e.s.link.Begin("", "Target.attachToTarget", map[string]any{"targetId": t.id, "flatten": true},
 		func(got json.RawMessage, err error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -253,35 +242,35 @@ func (s *Session) prepareWorkerLocked(t *target) {
 				prepared()
 				return
 			}
-			s.emulates.parts[own] = t.typ
-			s.beginEmulatingLocked(own, t.typ, func() {
+			e.parts[own] = t.typ
+			e.beginLocked(own, t.typ, func() {
 				late.Stop()
 				prepared()
 			})
 		})
 }
 
-// Emulate changes what all pages emulate as emulate.Emulation.With does, and returns all of it. After an
+// change changes what all pages emulate as emulate.Emulation.With does, and returns all of it. After an
 // error it is as it was.
-func (s *Session) Emulate(ctx context.Context, change json.RawMessage) (emulate.Emulation, error) {
-	s.emulating.Lock()
-	defer s.emulating.Unlock()
-	s.browser.mu.Lock()
-	was := s.emulates.Emulation
-	s.browser.mu.Unlock()
-	now, err := was.With(change, s.options.Emulation)
+func (e *emulated) change(ctx context.Context, change json.RawMessage) (emulate.Emulation, error) {
+	e.changing.Lock()
+	defer e.changing.Unlock()
+	e.s.browser.mu.Lock()
+	was := e.Emulation
+	e.s.browser.mu.Unlock()
+	now, err := was.With(change, e.s.options.Emulation)
 	if err != nil {
 		return was, err
 	}
-	if len(now.Grant) > 0 && s.options.DefaultContext {
+	if len(now.Grant) > 0 && e.s.options.DefaultContext {
 		return was, errors.New("the browser's own profile has the permissions that its user gives: in bmcp, " +
 			"a session_id has another session")
 	}
-	if err = s.emulate(ctx, now); err == nil {
-		err = s.grant(ctx, now, was)
+	if err = e.set(ctx, now); err == nil {
+		err = e.grant(ctx, now, was)
 	}
 	if err != nil {
-		return was, errors.Join(err, s.emulate(ctx, was))
+		return was, errors.Join(err, e.set(ctx, was))
 	}
 	return now, nil
 }
@@ -290,7 +279,7 @@ func (s *Session) Emulate(ctx context.Context, change json.RawMessage) (emulate.
 func (k *Client) emulate(c policy.Command, _ *root) {
 	ctx, cancel := k.bounded()
 	defer cancel()
-	now, err := k.session.Emulate(ctx, c.Params)
+	now, err := k.session.emulates.change(ctx, c.Params)
 	if err != nil {
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "%v", err))
 		return
@@ -299,9 +288,55 @@ func (k *Client) emulate(c policy.Command, _ *root) {
 	k.reply(c, result)
 }
 
-// emulation returns what the pages emulate.
-func (s *Session) emulation() *emulate.Emulation {
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	return new(s.emulates.Emulation)
+// now returns what the pages emulate.
+func (e *emulated) now() *emulate.Emulation {
+	e.s.browser.mu.Lock()
+	defer e.s.browser.mu.Unlock()
+	return new(e.Emulation)
+}
+
+// grant gives the pages of the base context the permissions of an emulation, and takes away
+// those of the one before. A default context is its user's, who is asked.
+func (e *emulated) grant(ctx context.Context, now, was emulate.Emulation) error {
+	if e.s.options.DefaultContext {
+		return nil
+	}
+	for _, c := range now.Grants(was) {
+		c.Params["browserContextId"] = e.s.base
+		if _, err := e.s.link.Call(ctx, "", c.Method, c.Params); err != nil {
+			return fmt.Errorf("cannot grant %s: %w", c.Params["permission"].(map[string]string)["name"], err)
+		}
+	}
+	return nil
+}
+
+// emulation is what a CDP session emulates.
+type emulation struct {
+	calls   *calls
+	session string
+	params  json.RawMessage // of Emulation.setDeviceMetricsOverride
+}
+
+// metricsLocked returns the sizes that clients, then the session, emulate for a target.
+func (e *emulated) metricsLocked(t *target) (all []emulation) {
+	for k := range e.s.clients.all {
+		for session, params := range k.metrics {
+			if k.targetLocked(session) == t {
+				all = append(all, emulation{k.calls, session, params})
+			}
+		}
+	}
+	if own := e.s.pages.own[t.id]; e.metrics != nil && own != "" {
+		all = append(all, emulation{e.s.link.calls, own, e.metrics})
+	}
+	return all
+}
+
+// scaleLocked returns the largest device scale factor that clients emulate for a
+// target, 0 if none does.
+func (e *emulated) scaleLocked(t *target) (scale float64) {
+	for _, e := range e.metricsLocked(t) {
+		scale = max(scale, policy.EmulatedScale(e.params))
+	}
+	return scale
 }

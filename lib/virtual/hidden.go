@@ -17,10 +17,10 @@ type hidden struct {
 	link    *link
 }
 
-func (s *Session) openHidden(ctx context.Context) (*hidden, error) {
+func (hs *hiding) open(ctx context.Context) (*hidden, error) {
 	h := &hidden{}
 	opened := make(chan struct{})
-	l, err := s.browser.dial(ctx, func(method, session string, params json.RawMessage) {
+	l, err := hs.s.browser.dial(ctx, func(method, session string, params json.RawMessage) {
 		<-opened // at once: l is only about to be stored
 		webstorage.Answer(h.link, method, session, params)
 	})
@@ -29,17 +29,17 @@ func (s *Session) openHidden(ctx context.Context) (*hidden, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.session = s
-	s.hide()
-	h.Page, err = webstorage.OpenPage(ctx, l, s.base)
-	s.browser.sync(ctx) // so that its events have come
-	own := s.disown(h.Page)
+	h.session = hs.s
+	hs.begin()
+	h.Page, err = webstorage.OpenPage(ctx, l, hs.s.base)
+	hs.s.browser.sync(ctx) // so that its events have come
+	own := hs.end(h.Page)
 	if err != nil {
 		l.close()
 		return nil, err
 	}
 	if own != "" {
-		s.link.Call(ctx, "", "Target.detachFromTarget", map[string]string{"sessionId": own})
+		hs.s.link.Call(ctx, "", "Target.detachFromTarget", map[string]string{"sessionId": own})
 	}
 	return h, nil
 }
@@ -53,6 +53,13 @@ func (h *hidden) close() {
 	}
 }
 
+// hiding is whether hidden pages of a session are being opened.
+type hiding struct {
+	s       *Session
+	opening int           // number of them
+	over    chan struct{} // closed when there are none
+}
+
 // postponed is an event of the watcher about a new target.
 type postponed struct {
 	from       *link
@@ -60,15 +67,15 @@ type postponed struct {
 	params     json.RawMessage
 }
 
-// hide begins the opening of a hidden page, which disown ends. In a
+// begin begins the opening of a hidden page, which disown ends. In a
 // chrome-headless-shell it is a page as any other (seen in 156), with a tab. Nobody
 // knows its ID before its events come: until then, those of the session's new pages
 // are postponed.
-func (s *Session) hide() {
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	if s.hiding++; s.hiding == 1 {
-		s.hidden = make(chan struct{})
+func (hs *hiding) begin() {
+	hs.s.browser.mu.Lock()
+	defer hs.s.browser.mu.Unlock()
+	if hs.opening++; hs.opening == 1 {
+		hs.over = make(chan struct{})
 	}
 }
 
@@ -82,7 +89,8 @@ func (b *Browser) postponeLocked(from *link, method string, params json.RawMessa
 	if !slices.ContainsFunc(b.later, func(e postponed) bool { return e.id == id }) {
 		s := b.contexts[jsonrpc.GetString(info, "browserContextId")]
 		typ := jsonrpc.GetString(info, "type")
-		if b.tabsAreMarked || s == nil || s.hiding == 0 || b.targets[id] != nil || typ != "page" && typ != "tab" {
+		if b.tabsAreMarked || s == nil || s.hiding.opening == 0 || b.targets[id] != nil ||
+			typ != "page" && typ != "tab" {
 			return false
 		}
 	}
@@ -90,11 +98,11 @@ func (b *Browser) postponeLocked(from *link, method string, params json.RawMessa
 	return true
 }
 
-// disown ends the opening of a hidden page, nil if it has failed. The page and its
+// end ends the opening of a hidden page, nil if it has failed. The page and its
 // tab are not the clients'. It returns the session's own CDP session with it, if
 // any.
-func (s *Session) disown(page *webstorage.Page) (own string) {
-	b := s.browser
+func (hs *hiding) end(page *webstorage.Page) (own string) {
+	b := hs.s.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if page != nil {
@@ -112,16 +120,16 @@ func (s *Session) disown(page *webstorage.Page) (own string) {
 				tab = e.id
 			}
 		}
-		own = s.ownSessions[id]
+		own = hs.s.pages.own[id]
 		if t := b.targets[id]; t != nil { // its events have come before
-			b.releaseLocked(t)
+			t.releaseLocked()
 			b.removeLocked(t)
 		}
 	}
-	if s.hiding--; s.hiding > 0 {
+	if hs.opening--; hs.opening > 0 {
 		return own
 	}
-	close(s.hidden)
+	close(hs.over)
 	later := b.later
 	b.later = nil
 	for _, e := range later {
@@ -133,13 +141,13 @@ func (s *Session) disown(page *webstorage.Page) (own string) {
 }
 
 // sync returns when all events that Chrome has sent so far have been handled.
-func (s *Session) sync(ctx context.Context) error {
-	if err := s.browser.sync(ctx); err != nil {
+func (hs *hiding) sync(ctx context.Context) error {
+	if err := hs.s.browser.sync(ctx); err != nil {
 		return err
 	}
-	s.browser.mu.Lock()
-	hidden, hiding := s.hidden, s.hiding > 0
-	s.browser.mu.Unlock()
+	hs.s.browser.mu.Lock()
+	hidden, hiding := hs.over, hs.opening > 0
+	hs.s.browser.mu.Unlock()
 	if !hiding {
 		return nil
 	}

@@ -213,7 +213,7 @@ func TestLimits(t *testing.T) {
 		}
 		for end := time.Now().Add(patience / 2); len(left) > 0 && time.Now().Before(end); {
 			for name, at := range left {
-				why := s.proxy.WhyFailed("http://"+at, began)
+				why := s.proxy.to.WhyFailed("http://"+at, began)
 				if strings.Contains(why, "--allow-origins: no pattern matches http://"+at) ||
 					strings.Contains(why, "--allow-origins: no pattern matches "+at) {
 					delete(left, name)

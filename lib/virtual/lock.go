@@ -22,8 +22,8 @@ import (
 
 // personLock is who has control of a session, which holds the commands of its clients.
 type personLock struct {
-	closed atomic.Bool  // a person has control
-	over   func(string) // is called when a person has no control any more, with who that was
+	s      *Session
+	closed atomic.Bool // a person has control
 
 	mu      sync.Mutex
 	hold    takeover.Hold
@@ -63,7 +63,7 @@ func (l *personLock) give(holder string) bool {
 	had, who := l.hold.Give(holder), l.by
 	l.mu.Unlock()
 	if had {
-		l.over(who)
+		l.free(who)
 	}
 	return had
 }
@@ -108,7 +108,7 @@ func (l *personLock) end() {
 	}
 	l.mu.Unlock()
 	if over {
-		l.over(who)
+		l.free(who)
 	}
 }
 
@@ -346,22 +346,22 @@ var errUnderWay = errors.New("a command of a client is still being prepared, suc
 // TellControl has a function called with "taken" and "given_back" and who the person is.
 func (s *Session) TellControl(tell func(event, who string)) { s.lock.tells(tell) }
 
-// Take gives a person control of the session. When it returns, no command of a client acts any more but scripts that
-// run already, and nothing is held down.
-func (s *Session) Take(holder, who string, scripts bool) error {
-	had, err := s.lock.take(holder, who, scripts)
+// takeOver gives a person control of the session. When it returns, no command of a client acts any more but scripts
+// that run already, and nothing is held down.
+func (l *personLock) takeOver(holder, who string, scripts bool) error {
+	had, err := l.take(holder, who, scripts)
 	if err != nil {
 		return err
 	}
 	if !had {
-		s.lock.told("taken", who)
+		l.told("taken", who)
 	}
 	rest := make(chan struct{})
 	go func() {
 		defer close(rest)
-		s.eachClient((*Client).settle)
-		s.lock.settled()
-		s.eachClient(func(k *Client) {
+		l.s.clients.each((*Client).settle)
+		l.settled()
+		l.s.clients.each(func(k *Client) {
 			k.turns.Lock()
 			defer k.turns.Unlock()
 			k.letGo()
@@ -371,7 +371,7 @@ func (s *Session) Take(holder, who string, scripts bool) error {
 	case <-rest:
 		return nil
 	case <-time.After(takeWait):
-		s.lock.give(holder)
+		l.give(holder)
 		return errUnderWay
 	}
 }
@@ -380,38 +380,17 @@ func (s *Session) Take(holder, who string, scripts bool) error {
 func (s *Session) Give(holder string) bool { return s.lock.give(holder) }
 
 // free lets the clients go on, when the person holds nothing down any more.
-func (s *Session) free(who string) {
-	for _, k := range s.everyClient(true) {
+func (l *personLock) free(who string) {
+	for _, k := range l.s.clients.every(true) {
 		k.letGo()
 	}
-	s.Touch() // it was used until now
-	s.lock.open()
-	s.tellControl()
-	s.lock.told("given_back", who)
-	for _, k := range s.everyClient(false) {
+	l.s.Touch() // it was used until now
+	l.open()
+	l.s.clients.tellControl()
+	l.told("given_back", who)
+	for _, k := range l.s.clients.every(false) {
 		go k.turns.goOn()
 	}
-}
-
-// eachClient has a function do something with each client, all at once, and waits for it.
-func (s *Session) eachClient(do func(*Client)) {
-	var all sync.WaitGroup
-	for _, k := range s.everyClient(false) {
-		all.Go(func() { do(k) })
-	}
-	all.Wait()
-}
-
-// everyClient returns the clients, or the persons who look at the session.
-func (s *Session) everyClient(persons bool) (all []*Client) {
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	for k := range s.clients {
-		if persons == (k.person != nil) {
-			all = append(all, k)
-		}
-	}
-	return all
 }
 
 // settle waits until what the client is sending has been passed on, pages have its inputs, and it holds nothing down.

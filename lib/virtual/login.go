@@ -34,6 +34,15 @@ const (
 	saveTimeout    = 5 * time.Minute // to read the storage of all origins
 )
 
+// login is the state that a session starts with.
+type login struct {
+	s           *Session
+	status      *api.StateStatus   // nil: it has started with none
+	startedWith []string           // the origins of the state
+	unfilled    map[string]*stored // the origins of the state until they are needed
+	visits      webstorage.Visits
+}
+
 // stored is the storage of an origin of the session's state.
 type stored struct {
 	origin logins.Origin
@@ -64,14 +73,14 @@ func (s *Session) Restore(ctx context.Context, name string, state *logins.State)
 	var gated sync.WaitGroup
 	b.mu.Lock()
 	if name != "" {
-		s.state = &api.StateStatus{Name: name}
+		s.login.status = &api.StateStatus{Name: name}
 	}
 	for _, o := range state.Origins {
-		s.startedWith = append(s.startedWith, o.Origin)
-		s.unfilled[o.Origin] = &stored{origin: o, bare: !state.HasCookieFor(o.Origin), done: make(chan struct{})}
+		s.login.startedWith = append(s.login.startedWith, o.Origin)
+		s.login.unfilled[o.Origin] = &stored{origin: o, bare: !state.HasCookieFor(o.Origin), done: make(chan struct{})}
 	}
-	for id, own := range s.ownSessions {
-		if t := b.targets[id]; t != nil && s.isGatedLocked(t) {
+	for id, own := range s.pages.own {
+		if t := b.targets[id]; t != nil && s.login.isGatedLocked(t) {
 			gated.Add(1)
 			s.link.Begin(own, "Fetch.enable", gate, func(json.RawMessage, error) { gated.Done() })
 		}
@@ -91,8 +100,8 @@ func (s *Session) Restore(ctx context.Context, name string, state *logins.State)
 }
 
 // isGatedLocked reports whether a target is a page with the session's state.
-func (s *Session) isGatedLocked(t *target) bool {
-	return len(s.unfilled) > 0 && t.typ == "page" && t.context == s.base
+func (l *login) isGatedLocked(t *target) bool {
+	return len(l.unfilled) > 0 && t.typ == "page" && t.context == l.s.base
 }
 
 // gate are the parameters of Fetch.enable that hold up documents.
@@ -100,28 +109,28 @@ var gate = map[string]any{"patterns": []map[string]string{{"urlPattern": "http*"
 
 // documentRequested fills the storage of the origins that a document which is held
 // up may show, and lets it go on.
-func (s *Session) documentRequested(session string, params json.RawMessage) {
+func (l *login) documentRequested(session string, params json.RawMessage) {
 	proceed := func() {
-		s.link.Send(session, "Fetch.continueRequest",
+		l.s.link.Send(session, "Fetch.continueRequest",
 			map[string]string{"requestId": jsonrpc.GetString(params, "requestId")})
 	}
-	due := s.dueFor(jsonrpc.GetString(params, "request", "url"))
+	due := l.dueFor(jsonrpc.GetString(params, "request", "url"))
 	if len(due) == 0 {
 		proceed()
 		return
 	}
-	s.work.Go(func() {
-		s.fill(due)
+	l.s.work.Go(func() {
+		l.fill(due)
 		proceed()
 	})
 }
 
 // dueFor is the storage that has to be filled before a document is shown.
-func (s *Session) dueFor(url string) (due []*stored) {
+func (l *login) dueFor(url string) (due []*stored) {
 	origin := webstorage.OriginOf(url)
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	for _, o := range s.unfilled {
+	l.s.browser.mu.Lock()
+	defer l.s.browser.mu.Unlock()
+	for _, o := range l.unfilled {
 		if o.isDue(origin) {
 			due = append(due, o)
 		}
@@ -130,47 +139,47 @@ func (s *Session) dueFor(url string) (due []*stored) {
 }
 
 // fillAll fills all origins before a client can load pages that Fetch does not pause.
-func (s *Session) fillAll() {
-	s.browser.mu.Lock()
-	all := slices.Collect(maps.Values(s.unfilled))
-	s.browser.mu.Unlock()
-	s.fill(all)
+func (l *login) fillAll() {
+	l.s.browser.mu.Lock()
+	all := slices.Collect(maps.Values(l.unfilled))
+	l.s.browser.mu.Unlock()
+	l.fill(all)
 }
 
 // fillFor fills the storage of all origins before a page is opened with a URL.
-func (s *Session) fillFor(url string) {
-	if !(Tab{URL: url}).isBlank() {
-		s.fillAll()
+func (l *login) fillFor(url string) {
+	if !isBlank(url) {
+		l.fillAll()
 	}
 }
 
 // fill fills the storage of origins, each once.
-func (s *Session) fill(all []*stored) {
+func (l *login) fill(all []*stored) {
 	if len(all) == 0 {
 		return
 	}
 	var own []*stored
-	s.browser.mu.Lock()
+	l.s.browser.mu.Lock()
 	for _, o := range all {
 		if !o.begun {
 			o.begun = true
 			own = append(own, o)
 		}
 	}
-	s.browser.mu.Unlock()
-	ctx, cancel := s.lasting(restoreTimeout)
+	l.s.browser.mu.Unlock()
+	ctx, cancel := l.s.life.lasting(restoreTimeout)
 	defer cancel()
 	if len(own) > 0 {
-		h, fault := s.openHidden(ctx)
+		h, fault := l.s.hiding.open(ctx)
 		for _, o := range own {
 			why, err := "", fault
 			if err == nil {
 				why, err = h.Fill(ctx, o.origin)
 			}
-			if s.options.DefaultContext {
+			if l.s.options.DefaultContext {
 				why = "" // its profile may have had it already
 			}
-			s.filled(o, why, err)
+			l.filled(o, why, err)
 		}
 		h.close()
 	}
@@ -180,54 +189,30 @@ func (s *Session) fill(all []*stored) {
 }
 
 // filled notes that the storage of an origin has been filled, or could not be.
-func (s *Session) filled(o *stored, why string, err error) {
+func (l *login) filled(o *stored, why string, err error) {
 	if err != nil {
 		why = err.Error()
 	}
-	b := s.browser
+	b := l.s.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if why != "" && !s.over {
+	if why != "" && !l.s.life.over {
 		why = "cannot restore the storage of " + o.origin.Origin + ": " + why
 		b.log.Warn(why)
-		if s.state != nil {
-			s.state.Error = why
+		if l.status != nil {
+			l.status.Error = why
 		}
 	}
-	delete(s.unfilled, o.origin.Origin)
-	s.running.origins[o.origin.Origin] = &o.origin
+	delete(l.unfilled, o.origin.Origin)
+	l.s.keep.origins[o.origin.Origin] = &o.origin
 	close(o.done)
-	if len(s.unfilled) > 0 {
+	if len(l.unfilled) > 0 {
 		return
 	}
-	for id, session := range s.ownSessions {
-		if t := b.targets[id]; t != nil && t.typ == "page" && t.context == s.base {
-			s.link.Send(session, "Fetch.disable", nil)
+	for id, session := range l.s.pages.own {
+		if t := b.targets[id]; t != nil && t.typ == "page" && t.context == l.s.base {
+			l.s.link.Send(session, "Fetch.disable", nil)
 		}
-	}
-}
-
-// lasting returns a context that ends with the session, and after a time.
-func (s *Session) lasting(d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), d, fmt.Errorf("it took more than %v", d))
-	return ctx, s.bind(ctx, cancel)
-}
-
-// bind cancels a context when the session begins to end. The function that it
-// returns cancels it, too, and must be called.
-func (s *Session) bind(ctx context.Context, cancel context.CancelFunc) context.CancelFunc {
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		select {
-		case <-s.ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return func() {
-		cancel()
-		<-over
 	}
 }
 
@@ -236,25 +221,25 @@ func (s *Session) bind(ctx context.Context, cancel context.CancelFunc) context.C
 // has visited or started with.
 func (s *Session) State(ctx context.Context) (state *logins.State, lost []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
-	defer s.bind(ctx, cancel)()
+	defer s.life.bind(ctx, cancel)()
 	state = &logins.State{Origins: []logins.Origin{}}
 	if state.Cookies, err = webstorage.Cookies(ctx, s.link, s.base); err != nil {
-		return nil, nil, s.because(fmt.Errorf("cannot read the cookies: %w", err))
+		return nil, nil, s.life.because(fmt.Errorf("cannot read the cookies: %w", err))
 	}
-	untouched, origins := s.originsToSave(ctx)
+	untouched, origins := s.login.originsToSave(ctx)
 	state.Origins = append(state.Origins, untouched...)
 	if len(origins) == 0 {
 		return state, nil, nil
 	}
-	h, err := s.openHidden(ctx)
+	h, err := s.hiding.open(ctx)
 	if err != nil {
-		return nil, nil, s.because(err)
+		return nil, nil, s.life.because(err)
 	}
 	defer h.close()
 	for _, origin := range origins {
 		o, gaps, err := h.Read(ctx, origin)
 		if err != nil {
-			return nil, nil, s.because(fmt.Errorf("cannot read the storage of %s: %w", origin, err))
+			return nil, nil, s.life.because(fmt.Errorf("cannot read the storage of %s: %w", origin, err))
 		}
 		for _, gap := range gaps {
 			lost = append(lost, origin+": "+gap)
@@ -267,46 +252,36 @@ func (s *Session) State(ctx context.Context) (state *logins.State, lost []string
 	return state, lost, nil
 }
 
-// because returns why a session has ended if that explains an error.
-func (s *Session) because(err error) error {
-	select {
-	case <-s.ended:
-		return s.why
-	default:
-		return err
-	}
-}
-
 // visitedLocked notes the origin of a document of the base context.
-func (s *Session) visitedLocked(t *target) {
-	if t.context == s.base && t.typ == "page" {
-		s.visits.Add(jsonrpc.GetString(t.info, "url"))
-		s.trackLocked(t)
+func (l *login) visitedLocked(t *target) {
+	if t.context == l.s.base && t.typ == "page" {
+		l.visits.Add(jsonrpc.GetString(t.info, "url"))
+		l.s.keep.trackLocked(t)
 	}
 }
 
 // originsToSave returns the storage of origins as the session started with it,
 // which no page has seen, and the origins whose storage has to be read.
-func (s *Session) originsToSave(ctx context.Context) (untouched []logins.Origin, origins []string) {
-	b := s.browser
+func (l *login) originsToSave(ctx context.Context) (untouched []logins.Origin, origins []string) {
+	b := l.s.browser
 	b.mu.Lock()
-	pages := slices.Collect(maps.Values(s.ownSessions))
+	pages := slices.Collect(maps.Values(l.s.pages.own))
 	b.mu.Unlock()
 	shown := map[string]bool{}
 	for _, page := range pages {
 		bounded, cancel := context.WithTimeout(ctx, findFrameTimeout) // a page may be hung
-		tree, err := s.link.Call(bounded, page, "Page.getFrameTree", nil)
+		tree, err := l.s.link.Call(bounded, page, "Page.getFrameTree", nil)
 		cancel()
 		if err == nil {
 			webstorage.AddOrigins(shown, jsonrpc.Get(tree, "frameTree"))
 		}
 	}
 	b.mu.Lock()
-	for _, origin := range s.visits.Latest() {
+	for _, origin := range l.visits.Latest() {
 		shown[origin] = true
 	}
 	var filling []*stored
-	for origin, o := range s.unfilled {
+	for origin, o := range l.unfilled {
 		if o.begun || shown[origin] { // a page may have been shown that was not held up
 			filling = append(filling, o)
 			shown[origin] = true
@@ -314,12 +289,12 @@ func (s *Session) originsToSave(ctx context.Context) (untouched []logins.Origin,
 			untouched = append(untouched, o.origin)
 		}
 	}
-	for _, o := range s.startedWith {
-		if s.unfilled[o] == nil {
+	for _, o := range l.startedWith {
+		if l.unfilled[o] == nil {
 			shown[o] = true
 		}
 	}
 	b.mu.Unlock()
-	s.fill(filling)
+	l.fill(filling)
 	return untouched, slices.Collect(maps.Keys(shown))
 }

@@ -25,37 +25,6 @@ func (k *Client) noteMetrics(c policy.Command) {
 	}
 }
 
-// emulation is what a CDP session emulates.
-type emulation struct {
-	calls   *calls
-	session string
-	params  json.RawMessage // of Emulation.setDeviceMetricsOverride
-}
-
-// emulationsLocked returns the sizes that clients, then the session, emulate for a target.
-func (s *Session) emulationsLocked(t *target) (all []emulation) {
-	for k := range s.clients {
-		for session, params := range k.metrics {
-			if k.targetLocked(session) == t {
-				all = append(all, emulation{k.calls, session, params})
-			}
-		}
-	}
-	if own := s.ownSessions[t.id]; s.emulates.metrics != nil && own != "" {
-		all = append(all, emulation{s.link.calls, own, s.emulates.metrics})
-	}
-	return all
-}
-
-// scaleLocked returns the largest device scale factor that clients emulate for a
-// target, 0 if none does.
-func (s *Session) scaleLocked(t *target) (scale float64) {
-	for _, e := range s.emulationsLocked(t) {
-		scale = max(scale, policy.EmulatedScale(e.params))
-	}
-	return scale
-}
-
 // captureAmongOthers takes a screenshot of a page whose size another client
 // emulates, and reports whether it does: Chromium 156 ends that emulation with a
 // screenshot of a clip on a CDP session that emulates nothing, so it is begun
@@ -66,7 +35,7 @@ func (k *Client) captureAmongOthers(c policy.Command) bool {
 	t := k.targetLocked(c.Session)
 	var others []emulation
 	if t != nil && k.metrics[c.Session] == nil {
-		others = k.session.emulationsLocked(t)
+		others = k.session.emulates.metricsLocked(t)
 	}
 	b.mu.Unlock()
 	if len(others) == 0 {

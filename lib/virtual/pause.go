@@ -83,7 +83,7 @@ func (b *Browser) awaitWatchers(ctx context.Context, s *Session) {
 	defer b.opening.Unlock()
 	b.mu.Lock()
 	wanted := 0
-	for k := range s.clients {
+	for k := range s.clients.all {
 		for _, r := range k.roots {
 			if r.auto != nil && r.wait {
 				wanted++
@@ -137,7 +137,7 @@ func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
 	}
 	if waits && t.pause == nil && !t.watched {
 		t.pause = &pause{blockers: map[blocker]bool{}}
-		t.session.blockLocked(t)
+		t.session.clients.blockLocked(t)
 	}
 	if from == b.watcher {
 		t.watched = true
@@ -150,30 +150,30 @@ func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
 			h.resume()
 		}
 		if from == b.watcher {
-			t.session.autoAttachLocked(t)
+			t.session.clients.autoAttachLocked(t)
 		}
 		return
 	}
 	t.pause.seen++
 	if waits {
 		t.pause.held = append(t.pause.held, h)
-		b.giveToRootLocked(t, len(t.pause.held)-1)
+		t.giveToRootLocked(len(t.pause.held) - 1)
 	}
 	if !t.isComing() {
-		t.session.autoAttachLocked(t)
-		b.goOnLocked(t, "")
+		t.session.clients.autoAttachLocked(t)
+		t.goOnLocked("")
 	}
 }
 
 // giveToRootLocked gives a CDP session to one of the clients that set the target up and have
 // none with it.
-func (b *Browser) giveToRootLocked(t *target, i int) {
-	for k := range t.session.clients {
+func (t *target) giveToRootLocked(i int) {
+	for k := range t.session.clients.all {
 		for _, r := range k.roots {
 			if _, begun := r.byAuto[t.id]; begun || !r.wait || !r.attaches(t) {
 				continue
 			}
-			if b.giveLocked(t, i, k, &attachment{target: t.id, root: r}, r.session) {
+			if t.giveLocked(i, k, &attachment{target: t.id, root: r}, r.session) {
 				r.callWaitersLocked(t.id)
 				return
 			}
@@ -182,7 +182,7 @@ func (b *Browser) giveToRootLocked(t *target, i int) {
 }
 
 // giveLocked gives a CDP session to a client, which it tells on the client's session at.
-func (b *Browser) giveLocked(t *target, i int, k *Client, a *attachment, at string) bool {
+func (t *target) giveLocked(i int, k *Client, a *attachment, at string) bool {
 	h := &t.pause.held[i]
 	if !h.from.conn.Give(h.id, k.up) {
 		return false
@@ -200,12 +200,12 @@ func (b *Browser) giveLocked(t *target, i int, k *Client, a *attachment, at stri
 
 // giveBelowLocked gives a client a watcher's CDP session with a page in place of the one by
 // which a tab has led to it. It reports whether it has.
-func (b *Browser) giveBelowLocked(t *target, k *Client, parent string) bool {
+func (t *target) giveBelowLocked(k *Client, parent string) bool {
 	if t == nil || t.pause == nil || !t.pause.blockers[blocker{client: k}] {
 		return false
 	}
 	for i, h := range t.pause.held {
-		if h.to == nil && b.giveLocked(t, i, k, &attachment{target: t.id, parent: parent}, parent) {
+		if h.to == nil && t.giveLocked(i, k, &attachment{target: t.id, parent: parent}, parent) {
 			return true
 		}
 	}
@@ -265,7 +265,7 @@ func (k *Client) awaitRoots(info json.RawMessage) {
 	}
 	ctx, cancel := k.bounded()
 	defer cancel()
-	k.session.sync(ctx)
+	k.session.hiding.sync(ctx)
 	for _, l := range more {
 		l.Call(ctx, "", "Browser.getVersion", nil)
 	}
@@ -282,24 +282,24 @@ func (t *target) resumeLaterLocked(k *Client, session string) {
 }
 
 // unblockLocked removes a blocker of a target, and resumes the target after the last one.
-func (b *Browser) unblockLocked(t *target, by blocker) {
+func (t *target) unblockLocked(by blocker) {
 	if t.pause != nil {
 		delete(t.pause.blockers, by)
-		b.goOnLocked(t, "")
+		t.goOnLocked("")
 	}
 }
 
 // leaveLocked removes all blockers of a client.
-func (b *Browser) leaveLocked(t *target, k *Client) {
+func (t *target) leaveLocked(k *Client) {
 	if t.pause != nil {
 		maps.DeleteFunc(t.pause.blockers, func(by blocker, _ bool) bool { return by.client == k })
-		b.goOnLocked(t, "")
+		t.goOnLocked("")
 	}
 }
 
 // goOnLocked resumes a target without blockers, but for the CDP session that the caller resumes.
 // Chrome waits for all sessions, until one of them is told to resume twice.
-func (b *Browser) goOnLocked(t *target, own string) {
+func (t *target) goOnLocked(own string) {
 	t.unblocked.Wake()
 	if len(t.pause.blockers) > 0 || t.isComing() {
 		return
@@ -314,15 +314,15 @@ func (b *Browser) goOnLocked(t *target, own string) {
 }
 
 // releaseLocked resumes a target for which nobody waits any more.
-func (b *Browser) releaseLocked(t *target) {
+func (t *target) releaseLocked() {
 	if t.pause != nil {
 		clear(t.pause.blockers)
-		b.goOnLocked(t, "")
+		t.goOnLocked("")
 	}
 }
 
 // heldEndedLocked notes that a watcher's CDP session with a target has ended.
-func (b *Browser) heldEndedLocked(t *target, session string) {
+func (t *target) heldEndedLocked(session string) {
 	if t.pause == nil {
 		return
 	}

@@ -31,34 +31,11 @@ const maxPersons = 8
 // errPersons is the error of one too many.
 var errPersons = errors.New("the session is already seen by as many as may")
 
-// Attach serves a person's WebSocket until it or the session ends, and returns the reason.
-func (s *Session) Attach(ctx context.Context, conn *websocket.Conn, p Person) error {
-	k, err := s.connect(ctx, "", &p)
-	if err != nil {
-		conn.Close(websocket.GoingAway, err.Error())
-		return err
-	}
-	s.seen.Add(1)
-	defer s.seen.Add(-1)
-	defer s.lock.lose(k)
-	return k.Serve(conn)
-}
-
 // Taken is the answer to attach: the connection is a person's from then on.
 func (s *Session) Taken(r api.AttachRequest) control.Taken {
 	return control.Taken{Answer: api.Attached{Lock: true}, Do: func(ctx context.Context, c net.Conn) {
-		s.Attach(ctx, websocket.New(c, false, nil), Person{Who: r.Who, Tile: r.Tile, View: r.View})
+		s.clients.attach(ctx, websocket.New(c, false, nil), Person{Who: r.Who, Tile: r.Tile, View: r.View})
 	}}
-}
-
-// personsLocked returns how many persons look at the session.
-func (s *Session) personsLocked() (n int) {
-	for k := range s.clients {
-		if k.person != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // mayView returns the refusal of a command that a person may not send without control.
@@ -102,14 +79,14 @@ func (k *Client) take(c policy.Command) {
 			minHolder))
 		return
 	}
-	if err := k.session.Take(p.Holder, k.person.Who, p.Scripts); err != nil {
+	if err := k.session.lock.takeOver(p.Holder, k.person.Who, p.Scripts); err != nil {
 		k.refuse(c, err)
 		return
 	}
 	k.session.lock.name(k, p.Holder)
-	k.session.wake(k.ctx)
+	k.session.throttle.wake(k.ctx)
 	k.reply(c, emptyObject)
-	k.session.tellControl()
+	k.session.clients.tellControl()
 }
 
 // give answers Btools.give.
@@ -129,17 +106,6 @@ func (k *Client) waitUntilFree(c policy.Command) {
 			k.reply(c, emptyObject)
 		}
 	})
-}
-
-// tellControl tells persons who has control.
-func (s *Session) tellControl() {
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	for k := range s.clients {
-		if k.person != nil {
-			k.toClient.Put(wire.Event("", "Btools.control", s.lock.holding(k)))
-		}
-	}
 }
 
 // command is what persons are told of a command of a client: what, where, and no values.
@@ -168,7 +134,7 @@ func (k *Client) tellCommand(c policy.Command) {
 		does.Target = t.id
 	}
 	event := wire.Event("", "Btools.command", does)
-	for other := range k.session.clients {
+	for other := range k.session.clients.all {
 		if other.person != nil && (acts || !other.person.Tile) {
 			other.toClient.Put(event)
 		}

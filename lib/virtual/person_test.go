@@ -85,7 +85,7 @@ func person(t *testing.T, s *Session, who string) *peer {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Attach(t.Context(), server, Person{Who: who})
+		s.clients.attach(t.Context(), server, Person{Who: who})
 	}()
 	t.Cleanup(func() {
 		client.Close(websocket.Normal, "")
@@ -144,7 +144,7 @@ func TestTakeOverReleases(t *testing.T) {
 	anna.take("anna-anna-anna-anna")
 	down(anna, anna.attach(page))
 	anna.conn.Close(websocket.Normal, "")
-	until(t, "the person's connection has ended", func() bool { return s.seen.Load() == 0 })
+	until(t, "the person's connection has ended", func() bool { return s.clients.seen.Load() == 0 })
 	if !s.Give("anna-anna-anna-anna") {
 		t.Error("a lost connection ends control at once")
 	}
@@ -160,7 +160,7 @@ func TestTakeOverAgain(t *testing.T) {
 	anna := person(t, s, "anna")
 	anna.take("anna-anna-anna-anna")
 	old.conn.Close(websocket.Normal, "")
-	until(t, "the old connection has ended", func() bool { return s.seen.Load() == 1 })
+	until(t, "the old connection has ended", func() bool { return s.clients.seen.Load() == 1 })
 	s.lock.mu.Lock()
 	ends := s.lock.hold.Ends()
 	s.lock.mu.Unlock()
@@ -178,10 +178,10 @@ func TestTakeOver(t *testing.T) {
 	page := agent.pages()[0]
 	at := agent.attach(page)
 	agent.must(at, "Runtime.evaluate", map[string]any{"expression": "window.all = []"})
-	if err := s.Take("anna", "Anna", false); err != nil {
+	if err := s.lock.takeOver("anna", "Anna", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Take("ben", "Ben", false); err == nil {
+	if err := s.lock.takeOver("ben", "Ben", false); err == nil {
 		t.Error("two have control")
 	}
 	agent.must(at, "Page.getLayoutMetrics", nil) // reads
@@ -218,7 +218,7 @@ func TestTakeOver(t *testing.T) {
 	if all := jsonrpc.GetString(got, "result", "value"); all != "1,2,3,4,5,6,7,8,9" {
 		t.Errorf("done is %s", all)
 	}
-	if err := s.Take("ben", "Ben", false); err != nil {
+	if err := s.lock.takeOver("ben", "Ben", false); err != nil {
 		t.Fatal(err)
 	}
 	s.used.Store(0)
@@ -238,7 +238,7 @@ func TestTakeOverInTheLastMoment(t *testing.T) {
 			agent := connect(t, s, "")
 			at := agent.attach(agent.pages()[0])
 			agent.must(at, "Runtime.evaluate", map[string]any{"expression": "window.done = 0"})
-			if err := s.Take("anna", "Anna", false); err != nil {
+			if err := s.lock.takeOver("anna", "Anna", false); err != nil {
 				t.Fatal(err)
 			}
 			agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "++done"})

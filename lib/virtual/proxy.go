@@ -21,53 +21,60 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// openProxy starts the forwarder of the session, which ends with it: to its proxy, or
+// sessionProxy is the forwarder through which the pages of a session go.
+type sessionProxy struct {
+	s    *Session
+	to   *forward.Forwarder // to the proxy of the options, and past kept; nil without either
+	kept netip.AddrPort     // the browser's own port, from which the pages are kept; zero: none
+}
+
+// open starts the forwarder of the session, which ends with it: to its proxy, or
 // to servers themselves if the browser has a debugging port, which no page may reach, or
 // if there are rules about what pages may reach.
-func (s *Session) openProxy(ctx context.Context) (err error) {
-	b := s.browser
-	rules := s.options.Limits()
-	if s.options.DefaultContext {
+func (p *sessionProxy) open(ctx context.Context) (err error) {
+	b := p.s.browser
+	rules := p.s.options.Limits()
+	if p.s.options.DefaultContext {
 		if rules.Any() {
 			return errors.New("the browser's default context is its user's, whose pages have no limits: " +
 				"another session can have them")
 		}
-		if s.options.Proxy != "" {
+		if p.s.options.Proxy != "" {
 			return errors.New("the browser's default context has the proxy that the browser was launched with: " +
 				"the session cannot have its own")
 		}
 		return nil // its user may open what it likes
 	}
 	if rules.Any() {
-		if err := s.checkLimits(ctx); err != nil {
+		if err := p.checkLimits(ctx); err != nil {
 			return err
 		}
 	}
 	var proxy *upstream.URL
-	if s.options.Proxy != "" {
-		if proxy, err = upstream.Parse(s.options.Proxy); err != nil {
+	if p.s.options.Proxy != "" {
+		if proxy, err = upstream.Parse(p.s.options.Proxy); err != nil {
 			return err
 		}
 	}
-	s.kept = b.ownPort(ctx)
-	if proxy == nil && !s.kept.IsValid() && !rules.Any() {
+	p.kept = b.ownPort(ctx)
+	if proxy == nil && !p.kept.IsValid() && !rules.Any() {
 		return nil
 	}
-	s.proxy, err = forward.Listen(forward.Options{Upstream: proxy, Except: s.kept, Limits: rules,
-		Loopback: strings.Contains(s.options.ProxyBypass, loopbackToo), Browser: b.process, Log: b.log})
+	p.to, err = forward.Listen(forward.Options{Upstream: proxy, Except: p.kept, Limits: rules,
+		Loopback: strings.Contains(p.s.options.ProxyBypass, loopbackToo), Browser: b.process, Log: b.log})
 	return err
 }
 
 // checkLimits returns an error if pages could go round the limits of the session.
-func (s *Session) checkLimits(ctx context.Context) error {
-	if s.options.ProxyBypass != "" {
+func (p *sessionProxy) checkLimits(ctx context.Context) error {
+	if p.s.options.ProxyBypass != "" {
 		return errors.New("proxy_bypass cannot be used with allow_origins, block_origins and block_private: " +
 			"they judge all requests")
 	}
 	if runtime.GOOS != "linux" {
 		return nil // the arguments of the browser are not known
 	}
-	pid, err := s.browser.process(ctx)
+	pid, err := p.s.browser.process(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,9 +88,9 @@ func (s *Session) checkLimits(ctx context.Context) error {
 	return err
 }
 
-func (s *Session) closeProxy() {
-	if s.proxy != nil {
-		s.proxy.Close()
+func (p *sessionProxy) close() {
+	if p.to != nil {
+		p.to.Close()
 	}
 }
 
@@ -95,31 +102,28 @@ var errOwnProxy = errors.New("a context of this browser cannot have a proxy of i
 var errProxyOfLimited = errors.New("a context of this session cannot have a proxy of its own: the session limits " +
 	"what its pages may reach; the session can have one")
 
-// isLimited reports whether there are rules about what the pages of the session may reach.
-func (s *Session) isLimited() bool { return s.options.Limits().Any() }
-
 // contextParams returns the parameters of Target.createBrowserContext: those of
 // a client, with the session's proxy unless they name another.
-func (s *Session) contextParams(params json.RawMessage) (json.RawMessage, error) {
+func (p *sessionProxy) contextParams(params json.RawMessage) (json.RawMessage, error) {
 	params = jsonrpc.Set(params, "disposeOnDetach", json.RawMessage("true"))
 	switch own := jsonrpc.GetString(params, "proxyServer"); {
-	case own != "" && s.kept.IsValid():
+	case own != "" && p.kept.IsValid():
 		return nil, errOwnProxy
-	case own != "" && s.isLimited():
+	case own != "" && p.s.options.isLimited():
 		return nil, errProxyOfLimited
-	case s.proxy == nil || own != "":
+	case p.to == nil || own != "":
 		return params, nil
 	}
-	params = jsonrpc.Set(params, "proxyServer", quote(s.proxy.URL()))
+	params = jsonrpc.Set(params, "proxyServer", quote(p.to.URL()))
 	bypass := jsonrpc.GetString(params, "proxyBypassList")
 	if jsonrpc.Get(params, "proxyBypassList") == nil {
-		bypass = s.options.ProxyBypass
+		bypass = p.s.options.ProxyBypass
 	}
 	switch {
-	case s.isLimited():
+	case p.s.options.isLimited():
 		bypass = loopbackToo
-	case s.kept.IsValid():
-		bypass = s.keepFrom(bypass)
+	case p.kept.IsValid():
+		bypass = p.keepFrom(bypass)
 	}
 	if bypass != "" {
 		params = jsonrpc.Set(params, "proxyBypassList", quote(bypass))
@@ -133,13 +137,13 @@ const loopbackToo = "<-loopback>"
 // keepFrom returns a list of what goes past the forwarder such that nothing can go to
 // the browser's own port. Without another proxy, that is all other machines' at the
 // usual ports: the list knows no other word for "not this port".
-func (s *Session) keepFrom(bypass string) string {
+func (p *sessionProxy) keepFrom(bypass string) string {
 	rules := []string{}
-	if s.options.Proxy != "" {
+	if p.s.options.Proxy != "" {
 		rules = strings.FieldsFunc(bypass, func(r rune) bool { return strings.ContainsRune(";, \t\n", r) })
 	} else {
 		for _, port := range []uint16{80, 443} {
-			if port != s.kept.Port() {
+			if port != p.kept.Port() {
 				rules = append(rules, fmt.Sprint("*:", port))
 			}
 		}
@@ -224,8 +228,8 @@ const whyKnown = time.Minute
 // errors; "": it is not known.
 func (k *Client) whyFailed(c policy.Command, _ *root) {
 	why := ""
-	if s := k.session; s.isLimited() {
-		why = s.proxy.WhyServerFailed(jsonrpc.GetString(c.Params, "url"), time.Now().Add(-whyKnown))
+	if s := k.session; s.options.isLimited() {
+		why = s.proxy.to.WhyServerFailed(jsonrpc.GetString(c.Params, "url"), time.Now().Add(-whyKnown))
 	}
 	k.reply(c, jsonrpc.Set(emptyObject, "errorText", quote(why)))
 }
@@ -233,13 +237,13 @@ func (k *Client) whyFailed(c policy.Command, _ *root) {
 // namesRule returns a function that completes the answer to Page.navigate: an address that
 // a rule forbids fails with the rule, and any other with the reason, not with what Chrome
 // says of a proxy.
-func (s *Session) namesRule(address string) func(json.RawMessage) json.RawMessage {
+func (p *sessionProxy) namesRule(address string) func(json.RawMessage) json.RawMessage {
 	began := time.Now()
 	return func(result json.RawMessage) json.RawMessage {
 		if code := jsonrpc.GetString(result, "errorText"); !slices.Contains(proxyErrors, code) {
 			return result
 		}
-		if why := s.proxy.WhyFailed(address, began); why != "" {
+		if why := p.to.WhyFailed(address, began); why != "" {
 			return jsonrpc.Set(result, "errorText", quote(why))
 		}
 		return result

@@ -112,12 +112,12 @@ func TestProxies(t *testing.T) {
 		t.Errorf("the status of the proxy is %+v", st)
 	}
 	// Nobody but Chrome may use the forwarder, not even this process.
-	out, err := exec.Command("curl", "-sS", "-x", one.proxy.URL(), "http://name.test/").CombinedOutput()
+	out, err := exec.Command("curl", "-sS", "-x", one.proxy.to.URL(), "http://name.test/").CombinedOutput()
 	if !strings.Contains(string(out), "one browser only") {
 		t.Errorf("curl through the forwarder of a session: %s (%v)", out, err)
 	}
 	// A page cannot use it, either, as it is not a server.
-	if got := plain.visit("", one.proxy.URL()+"/http://name.test/"); !strings.Contains(got, "not a server") {
+	if got := plain.visit("", one.proxy.to.URL()+"/http://name.test/"); !strings.Contains(got, "not a server") {
 		t.Errorf("the forwarder as a page: %s", got)
 	}
 	if err := one.End(t.Context()); err != nil {
@@ -128,7 +128,7 @@ func TestProxies(t *testing.T) {
 			t.Fatalf("%d connections to the proxy outlive the session", socks.Connections())
 		}
 	}
-	if c, err := net.Dial("tcp", strings.TrimPrefix(one.proxy.URL(), "http://")); err == nil {
+	if c, err := net.Dial("tcp", strings.TrimPrefix(one.proxy.to.URL(), "http://")); err == nil {
 		c.Close()
 		t.Error("the forwarder outlives its session")
 	}

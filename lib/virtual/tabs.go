@@ -56,7 +56,7 @@ func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if s.isBusy() {
 		return nil, ErrBusy
 	}
-	tabs := s.Tabs(ctx) // first: reading the state opens a page, if only a hidden one
+	tabs := s.pages.tabs(ctx) // first: reading the state opens a page, if only a hidden one
 	state, lost, err := s.State(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
 	for _, what := range lost {
 		s.browser.log.Warn("a session is hibernated without some of its storage", "lost", what)
 	}
-	return &Snapshot{state, tabs, lost, s.emulation()}, nil
+	return &Snapshot{state, tabs, lost, s.emulates.now()}, nil
 }
 
 // Tab is a page that a session starts with.
@@ -75,15 +75,15 @@ type Tab struct {
 	Page json.RawMessage `json:"page,omitempty"`
 }
 
-// Tabs returns the pages of the session's base context, the oldest first. A page
+// tabs returns the pages of the session's base context, the oldest first. A page
 // whose server has not answered since the session began is as it was before.
-func (s *Session) Tabs(ctx context.Context) []Tab {
-	b := s.browser
+func (p *pages) tabs(ctx context.Context) []Tab {
+	b := p.s.browser
 	b.mu.Lock()
 	var tabs []Tab
 	var own []string
-	for _, t := range s.targetsLocked() {
-		if t.typ != "page" || t.context != s.base || t.closing {
+	for _, t := range p.s.targetsLocked() {
+		if t.typ != "page" || t.context != p.s.base || t.closing {
 			continue
 		}
 		if t.restoring != nil {
@@ -91,18 +91,18 @@ func (s *Session) Tabs(ctx context.Context) []Tab {
 			continue
 		}
 		tabs = append(tabs, Tab{URL: jsonrpc.GetString(t.info, "url")})
-		own = append(own, s.ownSessions[t.id])
+		own = append(own, p.own[t.id])
 	}
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, tabTimeout)
 	defer cancel()
 	var work sync.WaitGroup
 	for i, session := range own {
-		if session == "" || tabs[i].isBlank() {
+		if session == "" || isBlank(tabs[i].URL) {
 			continue
 		}
 		work.Go(func() {
-			page, err := s.inWorld(ctx, session, "("+tabScript+")()")
+			page, err := p.inWorld(ctx, session, "("+tabScript+")()")
 			if err != nil {
 				b.log.Warn("a tab is saved without its sessionStorage",
 					"of", webstorage.OriginOf(tabs[i].URL), "error", err)
@@ -114,21 +114,22 @@ func (s *Session) Tabs(ctx context.Context) []Tab {
 	return tabs
 }
 
-func (t Tab) isBlank() bool { return t.URL == "" || t.URL == "about:blank" }
+// isBlank reports whether a page with this URL has no document of a server.
+func isBlank(url string) bool { return url == "" || url == "about:blank" }
 
 // inWorld evaluates an expression in a page, in a world of ours, and returns the
 // JSON in the string that is its value.
-func (s *Session) inWorld(ctx context.Context, session, expression string) (json.RawMessage, error) {
-	got, err := s.link.Call(ctx, session, "Page.getFrameTree", nil)
+func (p *pages) inWorld(ctx context.Context, session, expression string) (json.RawMessage, error) {
+	got, err := p.s.link.Call(ctx, session, "Page.getFrameTree", nil)
 	if err != nil {
 		return nil, err
 	}
-	got, err = s.link.Call(ctx, session, "Page.createIsolatedWorld", map[string]string{
+	got, err = p.s.link.Call(ctx, session, "Page.createIsolatedWorld", map[string]string{
 		"frameId": jsonrpc.GetString(got, "frameTree", "frame", "id"), "worldName": world})
 	if err != nil {
 		return nil, err
 	}
-	got, err = s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": expression,
+	got, err = p.s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": expression,
 		"contextId": jsonrpc.Get(got, "executionContextId"), "returnByValue": true, "awaitPromise": true})
 	if err != nil {
 		return nil, err
@@ -142,25 +143,25 @@ func (s *Session) inWorld(ctx context.Context, session, expression string) (json
 
 // openTabs opens the pages that a session starts with, and returns when each
 // shows its new document, scrolled as it was, or that takes long.
-func (s *Session) openTabs(ctx context.Context, tabs []Tab) error {
+func (p *pages) openTabs(ctx context.Context, tabs []Tab) error {
 	for _, tab := range tabs { // what their documents would be held up for is filled meanwhile
-		if due := s.dueFor(tab.URL); !tab.isBlank() && len(due) > 0 {
-			s.work.Go(func() { s.fill(due) })
+		if due := p.s.login.dueFor(tab.URL); !isBlank(tab.URL) && len(due) > 0 {
+			p.s.work.Go(func() { p.s.login.fill(due) })
 		}
 	}
 	committed := make([]chan struct{}, len(tabs))
 	for i, tab := range tabs { // in their order: a client's pages()[0] stays the first
-		page, err := s.newReadyPage(ctx)
+		page, err := p.openReady(ctx)
 		if err != nil {
 			return err
 		}
 		committed[i] = make(chan struct{})
-		s.work.Go(func() {
+		p.s.work.Go(func() {
 			defer close(committed[i])
-			s.reload(page, tab)
+			p.reload(page, tab)
 		})
 	}
-	late := time.After(s.browser.commit)
+	late := time.After(p.s.browser.commit)
 	for _, c := range committed {
 		select {
 		case <-c:
@@ -175,40 +176,40 @@ func (s *Session) openTabs(ctx context.Context, tabs []Tab) error {
 
 // reload navigates a new page to a tab's URL and gives it back what it knows. It
 // waits as long as the server takes, and until the page is scrolled.
-func (s *Session) reload(page string, tab Tab) {
-	if tab.isBlank() || s.browser.CheckURL(tab.URL) != nil {
+func (p *pages) reload(page string, tab Tab) {
+	if isBlank(tab.URL) || p.s.browser.CheckURL(tab.URL) != nil {
 		return
 	}
-	s.browser.mu.Lock()
-	t, session := s.browser.targets[page], s.ownSessions[page]
+	p.s.browser.mu.Lock()
+	t, session := p.s.browser.targets[page], p.own[page]
 	var scrolled chan struct{}
 	if at := jsonrpc.Get(tab.Page, "scrolled"); at != nil && string(at) != "[]" {
 		scrolled = make(chan struct{})
 	}
 	if t != nil && session != "" {
 		t.restoring, t.scrolled = &tab, scrolled
-		s.notifyChangeLocked(t)
+		p.s.clients.notifyChangeLocked(t)
 	}
-	s.browser.mu.Unlock()
+	p.s.browser.mu.Unlock()
 	if session == "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	defer s.bind(ctx, cancel)()
-	s.link.Send(session, "Page.enable", nil) // or no script runs in new documents, and none is reported
+	defer p.s.life.bind(ctx, cancel)()
+	p.s.link.Send(session, "Page.enable", nil) // or no script runs in new documents, and none is reported
 	if tab.Page != nil {
 		// A document that is requested before the answer does not run it.
-		got, _ := s.link.Call(ctx, session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
+		got, _ := p.s.link.Call(ctx, session, "Page.addScriptToEvaluateOnNewDocument", map[string]string{
 			"source": fmt.Sprintf("(%s)(%s)", reloadScript, tab.Page), "worldName": world})
-		s.browser.mu.Lock()
+		p.s.browser.mu.Lock()
 		t.reloader = jsonrpc.GetString(got, "identifier")
-		s.browser.mu.Unlock()
+		p.s.browser.mu.Unlock()
 	}
-	got, err := s.link.Call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL})
+	got, err := p.s.link.Call(ctx, session, "Page.navigate", map[string]string{"url": tab.URL})
 	switch {
 	case err != nil || jsonrpc.GetString(got, "errorText") != "":
 	case string(jsonrpc.Get(got, "isDownload")) == "true":
-		s.restored(session)
+		p.restored(session)
 	case scrolled != nil:
 		select {
 		case <-scrolled:
@@ -219,43 +220,43 @@ func (s *Session) reload(page string, tab Tab) {
 
 // frameNavigated notes the first document of a page that is being restored. A blank
 // one or Chrome's own about an error is not it: the tab waits for its server.
-func (s *Session) frameNavigated(session string, params json.RawMessage) {
+func (p *pages) frameNavigated(session string, params json.RawMessage) {
 	frame := jsonrpc.Get(params, "frame")
 	url := jsonrpc.GetString(frame, "url")
 	if jsonrpc.Get(frame, "parentId") != nil || jsonrpc.Get(frame, "unreachableUrl") != nil ||
-		(Tab{URL: url}).isBlank() {
+		isBlank(url) {
 		return
 	}
-	s.work.Go(func() {
-		ctx, cancel := s.lasting(readyTimeout)
+	p.s.work.Go(func() {
+		ctx, cancel := p.s.life.lasting(readyTimeout)
 		defer cancel()
-		s.sync(ctx) // so that the target has the address of the document
+		p.s.hiding.sync(ctx) // so that the target has the address of the document
 		// The script runs with the document's first one, which may be later; or now.
-		s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "0"})
-		if t := s.restored(session); t != nil && t.scrolled != nil {
+		p.s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "0"})
+		if t := p.restored(session); t != nil && t.scrolled != nil {
 			defer close(t.scrolled)
-			ctx, cancel := s.lasting(scrollTimeout)
+			ctx, cancel := p.s.life.lasting(scrollTimeout)
 			defer cancel()
-			s.inWorld(ctx, session, "scrolled") // an error: the page shows another document by now
+			p.inWorld(ctx, session, "scrolled") // an error: the page shows another document by now
 		}
 	})
 }
 
 // restored forgets what the page of one of the session's own CDP sessions was to
 // show. It returns the page, nil if it was not to show anything.
-func (s *Session) restored(session string) (page *target) {
-	s.browser.mu.Lock()
-	defer s.browser.mu.Unlock()
-	for id, own := range s.ownSessions {
-		if t := s.browser.targets[id]; own == session && t != nil && t.restoring != nil {
+func (p *pages) restored(session string) (page *target) {
+	p.s.browser.mu.Lock()
+	defer p.s.browser.mu.Unlock()
+	for id, own := range p.own {
+		if t := p.s.browser.targets[id]; own == session && t != nil && t.restoring != nil {
 			page, t.restoring = t, nil
-			if len(s.options.InitScript) == 0 {
-				s.link.Send(own, "Page.disable", nil) // without it the script is gone
+			if len(p.s.options.InitScript) == 0 {
+				p.s.link.Send(own, "Page.disable", nil) // without it the script is gone
 			} else if t.reloader != "" {
-				s.link.Send(own, "Page.removeScriptToEvaluateOnNewDocument",
+				p.s.link.Send(own, "Page.removeScriptToEvaluateOnNewDocument",
 					map[string]string{"identifier": t.reloader})
 			}
-			s.notifyChangeLocked(t)
+			p.s.clients.notifyChangeLocked(t)
 		}
 	}
 	return page

@@ -189,7 +189,7 @@ func TestTabsOfServersThatAreDown(t *testing.T) {
 		t.Errorf("after another try the sessionStorage of the page has %s", got)
 	}
 	p.goTo(page, "about:blank")
-	if tabs := s.Tabs(t.Context()); len(tabs) != 1 || !tabs[0].isBlank() {
+	if tabs := s.pages.tabs(t.Context()); len(tabs) != 1 || !isBlank(tabs[0].URL) {
 		t.Errorf("a page that was left is saved as %+v", tabs)
 	}
 }

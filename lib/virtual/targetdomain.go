@@ -80,7 +80,7 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 			maxContexts))
 		return
 	}
-	params, err := s.contextParams(c.Params)
+	params, err := s.proxy.contextParams(c.Params)
 	if err != nil {
 		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "%v", err))
 		return
@@ -90,7 +90,7 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 		id := jsonrpc.GetString(result, "browserContextId")
 		ctx, cancel := k.bounded()
 		defer cancel()
-		s.takeDownloads(ctx, id) // it fails only with the context or the browser
+		s.downloads.take(ctx, id) // it fails only with the context or the browser
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		s.contexts[id] = true
@@ -113,7 +113,7 @@ func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(s.contexts, id)
-		s.dropDownloadsLocked(id)
+		s.downloads.dropLocked(id)
 		b.forgetContextLocked(id)
 		return result
 	})
@@ -170,9 +170,9 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 	}
 	s, b := k.session, k.session.browser
 	b.mu.Lock()
-	full := s.pages+s.opening >= maxPages
+	full := s.pages.open+s.pages.opening >= maxPages
 	if !full {
-		s.opening++
+		s.pages.opening++
 	}
 	b.mu.Unlock()
 	if full {
@@ -180,11 +180,11 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 		return
 	}
 	if jsonrpc.GetString(c.Params, "browserContextId") == s.base {
-		s.fillFor(jsonrpc.GetString(c.Params, "url"))
+		s.login.fillFor(jsonrpc.GetString(c.Params, "url"))
 	}
 	k.calls.Begin(session, c.Method, c.Params, func(result json.RawMessage, err error) {
 		b.mu.Lock()
-		s.opening--
+		s.pages.opening--
 		b.mu.Unlock()
 		if err != nil {
 			k.refuse(c, err)
@@ -197,7 +197,7 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 			if r != nil {
 				k.awaitAttached(ctx, r, id)
 			}
-			s.awaitReady(ctx, id)
+			s.pages.awaitReady(ctx, id)
 			k.reply(c, result)
 		})
 	})
@@ -207,7 +207,7 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 // target.
 func (k *Client) awaitAttached(ctx context.Context, r *root, target string) {
 	b := k.session.browser
-	if k.session.sync(ctx) != nil {
+	if k.session.hiding.sync(ctx) != nil {
 		return
 	}
 	attached := make(chan struct{})
@@ -293,7 +293,7 @@ func (k *Client) getTargets(c policy.Command, r *root) {
 	b := k.session.browser
 	if !b.tabsAreMarked { // a page that isKnown asks for is one whose event has come
 		ctx, cancel := k.bounded()
-		k.session.sync(ctx)
+		k.session.hiding.sync(ctx)
 		cancel()
 	}
 	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
@@ -333,7 +333,7 @@ func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
 	on := string(jsonrpc.Get(c.Params, "discover")) == "true"
 	ctx, cancel := k.bounded()
 	defer cancel()
-	k.session.sync(ctx)
+	k.session.hiding.sync(ctx)
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -394,7 +394,7 @@ func (k *Client) setAutoAttach(c policy.Command, r *root) {
 	ctx, cancel := k.bounded()
 	defer cancel()
 	b := k.session.browser
-	k.session.sync(ctx)
+	k.session.hiding.sync(ctx)
 	var attached sync.WaitGroup
 	b.mu.Lock()
 	if r.auto, r.wait = nil, wait; on {
@@ -427,11 +427,10 @@ func (k *Client) stopAutoAttachLocked(r *root) {
 			k.calls.Send("", "Target.detachFromTarget", map[string]string{"sessionId": session})
 		}
 	}
-	b := k.session.browser
 	for _, t := range k.session.targetsLocked() {
-		b.unblockLocked(t, blocker{k, r})
+		t.unblockLocked(blocker{k, r})
 		if !k.pausesTargetsLocked() {
-			b.leaveLocked(t, k)
+			t.leaveLocked(k)
 		}
 	}
 }

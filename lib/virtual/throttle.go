@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"btools/lib/jsonrpc"
@@ -18,16 +20,25 @@ import (
 // as Playwright, so both are switched off; and since no command hides a page,
 // it is frozen and thawed at once, which leaves it hidden.
 
+// throttle is whether the pages of a session are hidden.
+type throttle struct {
+	s        *Session
+	on       atomic.Bool  // some pages are
+	recorded atomic.Int64 // time of the last frame of a screencast that a client took, in Unix nanoseconds
+	waking   sync.Mutex   // held while pages become visible
+	isWaking bool         // a command waits for that
+}
+
 // throttleChecks is how often a session is looked at within the time after
 // which it is throttled.
 const throttleChecks = 6
 
-// watchUse throttles the session whenever it has not been used for the time of
+// watch throttles the session whenever it has not been used for the time of
 // its options. It does nothing in a browser with windows, which somebody may
 // watch.
-func (s *Session) watchUse() {
-	after := s.options.Throttle
-	if after <= 0 || !strings.Contains(jsonrpc.GetString(s.browser.version, "userAgent"), "Headless") {
+func (th *throttle) watch() {
+	after := th.s.options.Throttle
+	if after <= 0 || !strings.Contains(jsonrpc.GetString(th.s.browser.version, "userAgent"), "Headless") {
 		return
 	}
 	tick := time.NewTicker(max(after/throttleChecks, time.Millisecond))
@@ -35,59 +46,59 @@ func (s *Session) watchUse() {
 	for {
 		select {
 		case <-tick.C:
-			s.throttleUnused(time.Now().Add(-after))
-		case <-s.ended:
+			th.hideUnused(time.Now().Add(-after))
+		case <-th.s.life.ended:
 			return
 		}
 	}
 }
 
-// throttleUnused throttles the session if it has not been used since then.
-func (s *Session) throttleUnused(since time.Time) {
-	s.browser.mu.Lock()
-	unused := !s.over && s.isUnusedLocked(since)
-	s.browser.mu.Unlock()
+// hideUnused throttles the session if it has not been used since then.
+func (th *throttle) hideUnused(since time.Time) {
+	th.s.browser.mu.Lock()
+	unused := !th.s.life.over && th.isUnusedLocked(since)
+	th.s.browser.mu.Unlock()
 	if unused {
-		s.throttle(since)
+		th.hide(since)
 	}
 }
 
 // isUnusedLocked reports whether the session has not been used since then, nor
 // recorded, and no command waits for its pages.
-func (s *Session) isUnusedLocked(since time.Time) bool {
-	last := max(s.used.Load(), s.recorded.Load())
-	return last < since.UnixNano() && !s.isWaking && !s.isBusyLocked()
+func (th *throttle) isUnusedLocked(since time.Time) bool {
+	last := max(th.s.used.Load(), th.recorded.Load())
+	return last < since.UnixNano() && !th.isWaking && !th.s.isBusyLocked()
 }
 
-// throttle hides the session's pages that do not play anything.
-func (s *Session) throttle(since time.Time) {
-	b := s.browser
+// hide hides the session's pages that do not play anything.
+func (th *throttle) hide(since time.Time) {
+	b := th.s.browser
 	b.mu.Lock()
 	pages := map[*target]string{}
-	for id, own := range s.ownSessions {
+	for id, own := range th.s.pages.own {
 		if t := b.targets[id]; t != nil && t.canThrottle() {
 			pages[t] = own
 		}
 	}
 	b.mu.Unlock()
 	for t, own := range pages {
-		if s.plays(own) {
+		if th.plays(own) {
 			delete(pages, t)
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.throttled.Store(true) // before the check: a command notes its use before it looks
-	if s.over || !s.isUnusedLocked(since) {
-		s.throttled.Store(b.hasThrottledLocked(s))
+	th.on.Store(true) // before the check: a command notes its use before it looks
+	if th.s.life.over || !th.isUnusedLocked(since) {
+		th.on.Store(b.hasThrottledLocked(th.s))
 		return
 	}
 	for t, own := range pages {
 		if b.targets[t.id] == t && t.canThrottle() {
-			s.hideLocked(t, own)
+			th.hideLocked(t, own)
 		}
 	}
-	s.throttled.Store(b.hasThrottledLocked(s))
+	th.on.Store(b.hasThrottledLocked(th.s))
 }
 
 // canThrottle reports whether a page can be throttled: it runs, has something
@@ -120,10 +131,10 @@ const playsTimeout = time.Second
 
 // plays reports whether a page, given by the session's own CDP session, plays
 // anything, or does not say.
-func (s *Session) plays(own string) bool {
+func (th *throttle) plays(own string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), playsTimeout)
 	defer cancel()
-	got, err := s.link.Call(ctx, own, "Runtime.evaluate",
+	got, err := th.s.link.Call(ctx, own, "Runtime.evaluate",
 		map[string]any{"expression": playing, "returnByValue": true, "silent": true})
 	return err != nil || string(jsonrpc.Get(jsonrpc.Get(got, "result"), "value")) != "false"
 }
@@ -131,22 +142,22 @@ func (s *Session) plays(own string) bool {
 const focusEmulation = "Emulation.setFocusEmulationEnabled"
 
 // hideLocked hides a page.
-func (s *Session) hideLocked(t *target, own string) {
+func (th *throttle) hideLocked(t *target, own string) {
 	t.throttled = true
-	for k, session := range s.focusingLocked(t) {
+	for k, session := range th.focusingLocked(t) {
 		k.calls.Send(session, focusEmulation, map[string]bool{"enabled": false})
 	}
-	s.link.Send(own, focusEmulation, map[string]bool{"enabled": false})
+	th.s.link.Send(own, focusEmulation, map[string]bool{"enabled": false})
 	for _, state := range []string{"frozen", "active"} {
-		s.link.Send(own, "Page.setWebLifecycleState", map[string]string{"state": state})
+		th.s.link.Send(own, "Page.setWebLifecycleState", map[string]string{"state": state})
 	}
 }
 
 // focusingLocked returns the CDP sessions of clients that emulate the focus of
 // a page.
-func (s *Session) focusingLocked(t *target) func(yield func(*Client, string) bool) {
+func (th *throttle) focusingLocked(t *target) func(yield func(*Client, string) bool) {
 	return func(yield func(*Client, string) bool) {
-		for k := range s.clients {
+		for k := range th.s.clients.all {
 			for session := range k.focusing {
 				if k.targetLocked(session) == t && !yield(k, session) {
 					return
@@ -172,13 +183,13 @@ const becomesVisible = `new Promise(visible => {
 })`
 
 // wake shows the pages that are throttled, and returns when they are visible.
-func (s *Session) wake(ctx context.Context) {
-	if !s.throttled.Load() {
+func (th *throttle) wake(ctx context.Context) {
+	if !th.on.Load() {
 		return
 	}
-	s.waking.Lock() // other clients' commands wait, too
-	defer s.waking.Unlock()
-	b := s.browser
+	th.waking.Lock() // other clients' commands wait, too
+	defer th.waking.Unlock()
+	b := th.s.browser
 	var answers []chan struct{}
 	begin := func(c *calls, session, method string, params any) {
 		answered := make(chan struct{})
@@ -187,18 +198,18 @@ func (s *Session) wake(ctx context.Context) {
 	}
 	focus := map[string]bool{"enabled": true}
 	b.mu.Lock()
-	s.isWaking = true
+	th.isWaking = true
 	for _, t := range b.targets {
-		if t.session != s || !t.throttled {
+		if t.session != th.s || !t.throttled {
 			continue
 		}
 		t.throttled = false
-		own := s.ownSessions[t.id]
-		begin(s.link.calls, own, focusEmulation, focus)
-		for k, session := range s.focusingLocked(t) {
+		own := th.s.pages.own[t.id]
+		begin(th.s.link.calls, own, focusEmulation, focus)
+		for k, session := range th.focusingLocked(t) {
 			begin(k.calls, session, focusEmulation, focus)
 		}
-		begin(s.link.calls, own, "Runtime.evaluate",
+		begin(th.s.link.calls, own, "Runtime.evaluate",
 			map[string]any{"expression": becomesVisible, "awaitPromise": true, "silent": true})
 	}
 	b.mu.Unlock()
@@ -212,9 +223,9 @@ func (s *Session) wake(ctx context.Context) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.Touch() // the command is about to be sent
-	s.isWaking = false
-	s.throttled.Store(false)
+	th.s.Touch() // the command is about to be sent
+	th.isWaking = false
+	th.on.Store(false)
 }
 
 // noteVisibility notes what a client's command changes that throttling changes,

@@ -55,7 +55,7 @@ func TestThrottle(t *testing.T) {
 	look := func(page, expression string) string {
 		t.Helper()
 		b.mu.Lock()
-		own := s.ownSessions[page]
+		own := s.pages.own[page]
 		b.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -82,12 +82,12 @@ func TestThrottle(t *testing.T) {
 	until(t, "the page paints", func() bool { return paints(page) })
 	until(t, "all is answered", func() bool { return !s.isBusy() })
 
-	s.throttleUnused(time.Now().Add(-time.Minute))
+	s.throttle.hideUnused(time.Now().Add(-time.Minute))
 	if isHidden(page) {
 		t.Error("a page of a session that is used is hidden")
 	}
 	p.events = nil
-	s.throttleUnused(time.Now())
+	s.throttle.hideUnused(time.Now())
 	until(t, "the page is hidden", func() bool { return isHidden(page) })
 	until(t, "it does not paint", func() bool { return !paints(page) })
 	if isHidden(media) {
@@ -103,7 +103,7 @@ func TestThrottle(t *testing.T) {
 	anna.take("anna-anna-anna-anna")
 	until(t, "a person has control of the page as it was", func() bool { return !isHidden(page) })
 	anna.must("", "Btools.give", nil)
-	s.throttleUnused(time.Now())
+	s.throttle.hideUnused(time.Now())
 	until(t, "the page is hidden again", func() bool { return isHidden(page) })
 
 	// The next command, of any client, finds the page as it was.
@@ -122,7 +122,7 @@ func TestThrottle(t *testing.T) {
 	// What a client has frozen is not thawed.
 	other.must("", "Page.setWebLifecycleState", map[string]string{"state": "frozen"})
 	until(t, "all is answered", func() bool { return !s.isBusy() })
-	s.throttleUnused(time.Now())
+	s.throttle.hideUnused(time.Now())
 	b.mu.Lock()
 	throttled := b.targets[page].throttled
 	b.mu.Unlock()
@@ -142,7 +142,7 @@ func TestThrottleSoon(t *testing.T) {
 	p.must(page, "Page.navigate", map[string]string{"url": "data:text/html,<title>soon</title>"})
 	p.event("Page.loadEventFired", "")
 	for range 40 {
-		for end := time.Now().Add(patience); !s.throttled.Load(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); !s.throttle.on.Load(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("the session is not throttled within %v", patience)
 			}

@@ -35,15 +35,15 @@ func (s *Session) isBusy() bool {
 }
 
 func (s *Session) isBusyLocked() bool {
-	if !s.begun || s.lock.closed.Load() {
+	if !s.life.begun || s.lock.closed.Load() {
 		return true
 	}
-	for k := range s.clients {
+	for k := range s.clients.all {
 		if k.person == nil && (k.unanswered.any() || k.calls.Pending() > 0) {
 			return true
 		}
 	}
-	for _, d := range s.downloads {
+	for _, d := range s.downloads.all {
 		if d.owned {
 			return true
 		}
