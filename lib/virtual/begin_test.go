@@ -405,8 +405,7 @@ func ctrlClick(s *setter, page string) {
 // begins. Chrome (156) does not hold up the page that a ctrl-click opens until then: with a
 // whole browser, too, five of eight such pages began under their client.
 func beforeDocument(fact string) bool {
-	return strings.HasPrefix(fact, "init") || fact == "routed" || strings.Contains(fact, " frame ") ||
-		strings.Contains(fact, " request /opened/") || strings.Contains(fact, " request /routed/")
+	return !strings.Contains(fact, " console ") && !strings.Contains(fact, " request /report/")
 }
 
 // crashAndReload reloads a page that has crashed.

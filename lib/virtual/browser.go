@@ -1,18 +1,14 @@
-// Package virtual shows one Chrome as many browsers. A Session has browser
-// contexts of its own. Its clients, which speak plain CDP, see these contexts
-// and nothing else of the browser.
+// Package virtual shows one Chrome as many browsers. A Session has browser contexts of its own. Its clients, which
+// speak plain CDP, see these contexts and nothing else of the browser.
 //
-// Three kinds of connections lead to Chrome. The watcher, one per browser, is
-// the only one with auto-attach. It pauses new targets until their clients have
-// set them up. The connection of a session owns its contexts and the state that
-// Chrome keeps per connection (permissions, downloads): all of it ends with the
-// connection, however that ends. The connection of a client carries its own
-// traffic, which is relayed unchanged, with the ids of the client. The table of
+// Three kinds of connections lead to Chrome. The watcher, one per browser, is the only one with auto-attach. It pauses
+// new targets until their clients have set them up. The connection of a session owns its contexts and the state that
+// Chrome keeps per connection (permissions, downloads): all of it ends with the connection, however that ends. The
+// connection of a client carries its own traffic, which is relayed unchanged, with the ids of the client. The table of
 // lib/virtual/policy says which commands pass.
 //
-// The isolation is against accidents and curious clients. It does not stop a
-// page that breaks out of its renderer, because Chrome's other processes are
-// shared.
+// The isolation is against accidents and curious clients. It does not stop a page that breaks out of its renderer,
+// because Chrome's other processes are shared.
 package virtual
 
 import (
@@ -179,9 +175,8 @@ func (b *Browser) watch(ctx context.Context) error {
 	return nil
 }
 
-// maxStarting is how many sessions start at the same time. Each opens a window,
-// which takes Chrome's main thread some 50 ms: with 50 at once on two busy
-// processors, Chrome did not answer for seconds.
+// maxStarting is how many sessions start at the same time. Each opens a window, which takes Chrome's main thread some
+// 50 ms: with 50 at once on two busy processors, Chrome did not answer for seconds.
 const maxStarting = 4
 
 // dial opens a link to the browser.
@@ -192,9 +187,8 @@ func (b *Browser) dial(ctx context.Context, tell eventHandler) (*link, error) {
 // noteActivity notes that Chrome has sent a message.
 func (b *Browser) noteActivity() { b.lastActivity.Store(time.Now().UnixNano()) }
 
-// LastActivity returns when Chrome last sent anything to a session or its
-// clients. A Chrome that sends messages is busy, not hung, even if it is slow
-// to answer something else.
+// LastActivity returns when Chrome last sent anything to a session or its clients. A Chrome that sends messages is
+// busy, not hung, even if it is slow to answer something else.
 func (b *Browser) LastActivity() time.Time { return time.Unix(0, b.lastActivity.Load()) }
 
 // Done is closed when the browser, or the connection to it, has ended.
@@ -321,8 +315,7 @@ func (b *Browser) eventLocked(from *link, method string, params json.RawMessage)
 	}
 }
 
-// updateTargetLocked stores the current info of a target. It returns the
-// target, nil if no session sees it.
+// updateTargetLocked stores the current info of a target. It returns the target, nil if no session sees it.
 func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 	id := jsonrpc.GetString(info, "targetId")
 	if t := b.targets[id]; t != nil {
@@ -392,8 +385,7 @@ func (b *Browser) removeLocked(t *target) {
 // closes when that begins, and another connection reports it.
 const maxGone = 64
 
-// starterLocked returns the target whose main frame this is, or was until just
-// now; nil: none is known.
+// starterLocked returns the target whose main frame this is, or was until just now; nil: none is known.
 func (b *Browser) starterLocked(frame string) *target {
 	if t := b.targets[frame]; t != nil {
 		return t

@@ -11,7 +11,7 @@ import (
 	"btools/lib/websocket"
 )
 
-// clientSet are the clients of a session, and the persons who look at it.
+// clientSet are the clients of a session, and the persons who look at it. The browser's lock guards all.
 type clientSet struct {
 	s       *Session
 	all     map[*Client]bool
@@ -39,15 +39,16 @@ func (c *clientSet) connect(ctx context.Context, target string, p *Person) (*Cli
 	}
 	k := &Client{
 		session: c.s, person: p, page: target, up: up, calls: newCalls(up),
-		roots: map[string]*root{}, attached: map[string]*attachment{}, attachRequests: map[string][]*attachRequest{},
-		discover: map[string]filter{}, downloads: map[string]bool{},
-		focusing: map[string]bool{}, metrics: map[string]json.RawMessage{},
 	}
-	k.turns.of = k
+	k.turns.of, k.delivery.k = k, k
+	k.sessions = cdpSessions{k: k, roots: map[string]*root{}, attached: map[string]*attachment{},
+		requests: map[string][]*attachRequest{}, discover: map[string]filter{}}
+	k.downloads = downloadEvents{k: k, wanted: map[string]bool{}}
+	k.overrides = overrides{k: k, focusing: map[string]bool{}, metrics: map[string]json.RawMessage{}}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	if target == "" {
-		k.root = newRoot("")
-		k.roots[""] = k.root
+		k.sessions.root = newRoot("")
+		k.sessions.roots[""] = k.sessions.root
 	}
 	return k, nil
 }
@@ -58,8 +59,8 @@ func (c *clientSet) admit(p *Person) error {
 	defer c.s.browser.mu.Unlock()
 	persons := c.personsLocked()
 	switch {
-	case c.s.life.over:
-		return c.s.life.why
+	case c.s.life.isOver():
+		return c.s.Err()
 	case p != nil && persons >= maxPersons:
 		return errPersons
 	case p == nil && len(c.all)-persons >= maxClients:
@@ -123,11 +124,10 @@ func (c *clientSet) tellControl() {
 	}
 }
 
-// notifyLocked sends an event to the clients that discover targets of this
-// type.
+// notifyLocked sends an event to the clients that discover targets of this type.
 func (c *clientSet) notifyLocked(t *target, method string, params any) {
 	for k := range c.all {
-		for session, wanted := range k.discover {
+		for session, wanted := range k.sessions.discover {
 			if wanted.matches(t.typ) {
 				k.toClient.Put(wire.Event(session, method, params))
 			}
@@ -135,8 +135,7 @@ func (c *clientSet) notifyLocked(t *target, method string, params any) {
 	}
 }
 
-// notifyChangeLocked notifies clients of a target whose info, as they see it,
-// has changed.
+// notifyChangeLocked notifies clients of a target whose info, as they see it, has changed.
 func (c *clientSet) notifyChangeLocked(t *target) {
 	info := string(t.visibleInfo())
 	if info == t.lastShown {
@@ -149,11 +148,11 @@ func (c *clientSet) notifyChangeLocked(t *target) {
 // blockLocked adds the blockers of a new target: the clients that want to set
 // it up, and that will see it directly or through its tab.
 func (c *clientSet) blockLocked(t *target) {
-	if (t.typ == "page" || c.s.emulates.isWorkerLocked(t)) && !c.s.life.over && !t.prepared {
+	if (t.typ == "page" || c.s.emulates.isWorkerLocked(t)) && !c.s.life.isOver() && !t.prepared {
 		t.pause.blockers[blocker{}] = true // see prepareLocked
 	}
 	for k := range c.all {
-		for _, r := range k.roots {
+		for _, r := range k.sessions.roots {
 			if r.wait && r.attaches(t) {
 				t.pause.blockers[blocker{k, r}] = true
 			} else if r.wait && t.typ == "page" && r.auto.matches("tab") {
@@ -166,9 +165,9 @@ func (c *clientSet) blockLocked(t *target) {
 // autoAttachLocked attaches the clients with auto-attach to a target.
 func (c *clientSet) autoAttachLocked(t *target) {
 	for k := range c.all {
-		for _, r := range k.roots {
+		for _, r := range k.sessions.roots {
 			if r.attaches(t) {
-				k.autoAttachLocked(r, t, func() {})
+				k.sessions.autoAttachLocked(r, t, func() {})
 			}
 		}
 	}
@@ -176,9 +175,9 @@ func (c *clientSet) autoAttachLocked(t *target) {
 
 func (c *clientSet) notifyDownloadLocked(method string, params json.RawMessage) {
 	for k := range c.all {
-		for session, wants := range k.downloads {
+		for session, wants := range k.downloads.wanted {
 			if wants {
-				k.putDownloadLocked(wire.Event(session, method, params))
+				k.downloads.putLocked(wire.Event(session, method, params))
 			}
 		}
 	}

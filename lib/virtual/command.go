@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -13,17 +14,14 @@ import (
 	"btools/lib/wait"
 )
 
-// command applies the policy to a command of the client. An error ends the
-// connection.
+// command applies the policy to a command of the client. An error ends the connection.
 func (k *Client) command(message []byte) error {
 	c, refused := policy.Parse(message)
-	if refused != nil {
-		k.refuse(c, refused)
-		return nil
+	if refused == nil && c.ID[0] == '-' {
+		refused = jsonrpc.Errorf(jsonrpc.InvalidRequest, "Message must have a non-negative id in a shared browser")
 	}
-	if c.ID[0] == '-' {
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidRequest,
-			"Message must have a non-negative id in a shared browser"))
+	if refused != nil {
+		k.request(c).refuse(refused)
 		return nil
 	}
 	if k.person == nil {
@@ -36,114 +34,115 @@ func (k *Client) command(message []byte) error {
 			return nil
 		}
 	}
-	return k.act(c, message)
+	return k.request(c).act(message)
+}
+
+// request is a command of a client that is being carried out.
+type request struct {
+	policy.Command
+	k    *Client
+	root *root // that its CDP session is; nil: a session with a target, or an unknown one
+}
+
+// request returns a command of the client as a request.
+func (k *Client) request(c policy.Command) request {
+	return request{c, k, k.sessions.rootOf(c.Session)}
 }
 
 // act carries out a command that does not wait. An error ends the connection.
-func (k *Client) act(c policy.Command, message []byte) error {
-	r, given := k.rootOf(c.Session), c.Params
-	rule := policy.Lookup(c.Method, r == nil)
+func (r request) act(message []byte) error {
+	k, given := r.k, r.Params
+	rule := policy.Lookup(r.Method, r.root == nil)
 	var refused *policy.Error
 	if k.person != nil {
-		if refused := k.mayView(c); refused != nil {
-			k.refuse(c, refused)
+		if refused := r.mayView(); refused != nil {
+			r.refuse(refused)
 			return nil
 		}
 	} else if !rule.Has(policy.NoUse) {
-		k.noteUse(c.Session)
-		k.unanswered.add(c, true)
+		k.noteUse(r.Session)
+		k.unanswered.add(r.Command, true)
 		k.session.throttle.wake(k.ctx)
-		k.noteVisibility(c)
+		k.overrides.noteVisibility(r.Command)
 	} else {
 		k.session.throttle.recorded.Store(time.Now().UnixNano())
 	}
 	if k.calls.Pending() > maxPending {
 		return errFlood
 	}
-	if rule.Action == policy.Optional && r == nil && k.session.options.DefaultContext {
+	if rule.Action == policy.Optional && r.root == nil && k.session.options.DefaultContext {
 		rule.Action = policy.Pass
 	}
 	switch rule.Action {
 	case policy.Refuse, policy.Optional, policy.Missing:
-		k.refuse(c, rule.Refusal(c.Method))
+		r.refuse(rule.Refusal(r.Method))
 		return nil
 	}
 	var roots []string
 	if rule.Has(policy.Uploads) {
 		roots = k.session.options.uploadRoots()
-		c.Params, refused = k.session.options.resolveFiles(c.Params, roots)
+		r.Params, refused = k.session.options.resolveFiles(r.Params, roots)
 	}
 	var params json.RawMessage
 	if refused == nil {
-		params, refused = policy.Check(c, roots)
+		params, refused = policy.Check(r.Command, roots)
 	}
-	if refused != nil && k.session.options.DefaultContext && policy.OpensFile(c) {
-		params, refused = c.Params, nil
+	if refused != nil && k.session.options.DefaultContext && policy.OpensFile(r.Command) {
+		params, refused = r.Params, nil
 	}
 	if refused == nil {
-		refused = k.session.browser.checkAddress(c)
+		refused = k.session.browser.checkAddress(r.Command)
 	}
-	if refused == nil && r == nil {
-		refused = policy.CheckTarget(c, func() policy.Target { return k.stateOf(c.Session) })
+	if refused == nil && r.root == nil {
+		refused = policy.CheckTarget(r.Command, func() policy.Target { return k.stateOf(r.Session) })
 	}
 	if refused != nil {
-		k.refuse(c, refused)
+		r.refuse(refused)
 		return nil
 	}
-	k.noteMetrics(c)
-	k.noteLeaving(c)
-	k.pressed.note(c)
+	k.overrides.noteMetrics(r.Command)
+	r.noteLeaving()
+	k.pressed.note(r.Command)
 	switch {
 	case rule.Has(policy.Crashes):
-		k.noteCrash(c.Session)
+		k.noteCrash(r.Session)
 	case rule.Has(policy.Navigates):
-		k.awaitReady(c.Session)
-		if isBlank(jsonrpc.GetString(c.Params, "url")) {
-			k.leaveRestored(c.Session)
+		k.awaitReady(r.Session)
+		if isBlank(jsonrpc.GetString(r.Params, "url")) {
+			k.leaveRestored(r.Session)
 		}
 	case rule.Has(policy.Pauses):
 		k.session.login.fillAll()
 	}
 	changed := string(params) != string(given)
-	c.Params = params
+	r.Params = params
 	switch {
-	case rule.Has(policy.Resumes) && k.keepsPaused(c):
+	case rule.Has(policy.Resumes) && r.keepsPaused():
 		return nil
-	case rule.Action != policy.Pass && !k.hasSession(c.Session):
-		k.refuse(c, policy.NoSession())
+	case rule.Action != policy.Pass && !k.sessions.has(r.Session):
+		r.refuse(policy.NoSession())
 		return nil
 	case rule.Action != policy.Pass:
-		k.handle(c, r, rule.Action)
+		r.handle(rule.Action)
 		return nil
-	case rule.Has(policy.Clips) && k.captureAmongOthers(c), k.person != nil && k.meetDialog(c):
+	case rule.Has(policy.Clips) && r.captureAmongOthers(), k.person != nil && r.meetDialog():
 		return nil
 	case rule.Has(policy.Navigates) && k.session.options.isLimited():
-		k.forward(c, r, k.session.proxy.namesRule(jsonrpc.GetString(params, "url")))
+		r.forward(k.session.proxy.namesRule(jsonrpc.GetString(params, "url")))
 		return nil
-	case changed || r != nil && r.session != "":
-		k.forward(c, r, nil)
+	case changed || r.root != nil && r.root.session != "":
+		r.forward(nil)
 		return nil
 	}
-	return k.up.Write(c, message)
+	return k.up.Write(r.Command, message)
 }
 
-// targetLocked returns the target of a CDP session, nil if the session is the
-// client's root, or if the watcher does not see targets of its type.
-func (k *Client) targetLocked(session string) *target {
-	target := k.page
-	if a := k.attached[session]; a != nil {
-		target = a.target
-	}
-	return k.session.browser.targets[target]
-}
-
-// stateOf returns the state that a command may depend on; see
-// policy.CheckTarget.
+// stateOf returns the state that a command may depend on; see policy.CheckTarget.
 func (k *Client) stateOf(session string) policy.Target {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := k.targetLocked(session)
+	t := k.sessions.targetLocked(session)
 	if t == nil {
 		return policy.Target{}
 	}
@@ -156,7 +155,7 @@ func (k *Client) stateOf(session string) policy.Target {
 func (k *Client) awaitReady(session string) {
 	b := k.session.browser
 	b.mu.Lock()
-	t := k.targetLocked(session)
+	t := k.sessions.targetLocked(session)
 	ready := t == nil || t.ready == nil || t.prepared
 	b.mu.Unlock()
 	ctx, cancel := k.bounded()
@@ -183,16 +182,12 @@ func (k *Client) awaitOthers(ctx context.Context, t *target) {
 	awaitLocked(ctx, &b.mu, &t.unblocked, func() bool { return !t.waitsForOther(k) })
 }
 
-// awaitLocked waits until something is so, which may change at each broadcast. It
-// unlocks the lock meanwhile.
+// awaitLocked waits until something is so, which may change at each broadcast. It unlocks the lock meanwhile.
 func awaitLocked(ctx context.Context, lock sync.Locker, changed *wait.Broadcast, isSo func() bool) {
 	for !isSo() && ctx.Err() == nil {
 		next := changed.Next()
 		lock.Unlock()
-		select {
-		case <-next:
-		case <-ctx.Done():
-		}
+		wait.For(ctx, next)
 		lock.Lock()
 	}
 }
@@ -207,76 +202,48 @@ func (k *Client) leaveRestored(session string) {
 	b := k.session.browser
 	b.mu.Lock()
 	own := ""
-	if t := k.targetLocked(session); t != nil {
+	if t := k.sessions.targetLocked(session); t != nil {
 		own = k.session.pages.own[t.id]
 	}
 	b.mu.Unlock()
 	k.session.pages.restored(own)
 }
 
-// noteCrash notes that a target was told to crash, before the watcher reports
-// it.
+// noteCrash notes that a target was told to crash, before the watcher reports it.
 func (k *Client) noteCrash(session string) {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t := k.targetLocked(session); t != nil {
+	if t := k.sessions.targetLocked(session); t != nil {
 		t.crashed = true
 	}
 }
 
-// rootOf returns the root that a CDP session is; nil: it is a session with a
-// target, or unknown.
-func (k *Client) rootOf(session string) *root {
-	switch {
-	case session == "":
-		return k.root
-	case !k.hasMoreRoots.Load():
-		return nil
-	}
-	b := k.session.browser
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return k.roots[session]
-}
-
-// hasSession reports whether a CDP session belongs to the client.
-func (k *Client) hasSession(session string) bool {
-	if session == "" {
-		return true
-	}
-	b := k.session.browser
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return k.attached[session] != nil || k.roots[session] != nil
-}
-
 // forward sends a command of the client under an id of our own. It answers the
 // client with the result after change, which may be nil.
-func (k *Client) forward(c policy.Command, r *root, change func(json.RawMessage) json.RawMessage) {
-	session := c.Session
-	if r != nil {
+func (r request) forward(change func(json.RawMessage) json.RawMessage) {
+	session := r.Session
+	if r.root != nil {
 		session = ""
 	}
-	k.calls.Begin(session, c.Method, c.Params, k.answerTo(c, change))
+	r.k.calls.Begin(session, r.Method, r.Params, r.answerTo(change))
 }
 
-// answerTo returns a function that answers the client with a result from
-// Chrome.
-func (k *Client) answerTo(c policy.Command, change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
+// answerTo returns a function that answers the client with a result from Chrome.
+func (r request) answerTo(change func(json.RawMessage) json.RawMessage) func(json.RawMessage, error) {
 	return func(result json.RawMessage, err error) {
-		k.touch()
+		r.k.touch()
 		if err == wire.ErrDetached {
 			return // as Chrome does
 		}
 		if err != nil {
-			k.refuse(c, err)
+			r.refuse(err)
 			return
 		}
 		if change != nil {
 			result = change(result)
 		}
-		k.reply(c, result)
+		r.reply(result)
 	}
 }
 
@@ -287,144 +254,143 @@ func (k *Client) bounded() (context.Context, context.CancelFunc) {
 
 // keepsPaused reports whether a target stays paused although this client
 // resumes it, because other clients are still setting it up.
-func (k *Client) keepsPaused(c policy.Command) bool {
-	b := k.session.browser
+func (r request) keepsPaused() bool {
+	b := r.k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	by := blocker{client: k}
-	if a := k.attached[c.Session]; a != nil {
+	by := blocker{client: r.k}
+	if a := r.k.sessions.attached[r.Session]; a != nil {
 		if by.root = a.root; !a.pausesPage {
-			k.tabReleasedLocked(a)
+			r.k.sessions.tabReleasedLocked(a)
 		}
 	}
-	t := k.targetLocked(c.Session)
+	t := r.k.sessions.targetLocked(r.Session)
 	if t == nil || !t.isPaused() {
 		return false
 	}
 	delete(t.pause.blockers, by)
-	if t.goOnLocked(c.Session); !t.isPaused() {
+	if t.goOnLocked(r.Session); !t.isPaused() {
 		return false
 	}
-	t.resumeLaterLocked(k, c.Session)
-	k.reply(c, emptyObject)
+	t.resumeLaterLocked(r.k, r.Session)
+	r.reply(emptyObject)
 	return true
 }
 
 var emptyObject = json.RawMessage("{}")
 
 // handle executes a command that is not simply passed on.
-func (k *Client) handle(c policy.Command, r *root, action policy.Action) {
-	switch c.Method { // whose functions lead back here
+func (r request) handle(action policy.Action) {
+	switch r.Method { // whose functions lead back here
 	case "Btools.take":
-		k.take(c)
+		take(r)
 		return
 	case "Btools.give":
-		k.give(c)
+		give(r)
 		return
 	case "Btools.waitUntilFree":
-		k.waitUntilFree(c)
+		waitUntilFree(r)
 		return
 	}
-	if h := handlers[c.Method]; h != nil {
-		if action == policy.Own && !k.owns(c) {
+	if h := handlers[r.Method]; h != nil {
+		if action == policy.Own && !r.owns() {
 			return
 		}
-		h(k, c, r)
+		h(r)
 		return
 	}
 	switch action {
 	case policy.Own:
-		if k.owns(c) {
-			k.forward(c, r, nil)
+		if r.owns() {
+			r.forward(nil)
 		}
 	case policy.Context:
-		if k.setContext(&c) {
-			k.forward(c, r, nil)
+		if r.setContext() {
+			r.forward(nil)
 		}
 	default: // the table and the handlers disagree
-		k.refuse(c, policy.NotAllowed())
+		r.refuse(policy.NotAllowed())
 	}
 }
 
 // handlers are the commands with a function of their own. Where the table says
 // Own, the ids in the command are known to be the session's.
-var handlers = map[string]func(*Client, policy.Command, *root){
-	"Target.attachToBrowserTarget": (*Client).attachToBrowserTarget,
-	"Target.attachToTarget":        (*Client).attachToTarget,
-	"Target.createBrowserContext":  (*Client).createBrowserContext,
-	"Target.createTarget":          (*Client).createTarget,
-	"Target.detachFromTarget":      (*Client).detachFromTarget,
-	"Target.disposeBrowserContext": (*Client).disposeBrowserContext,
-	"Target.getBrowserContexts":    (*Client).getBrowserContexts,
-	"Target.getTargetInfo":         (*Client).getTargetInfo,
-	"Target.getTargets":            (*Client).getTargets,
-	"Target.setAutoAttach":         (*Client).setAutoAttach,
-	"Target.setDiscoverTargets":    (*Client).setDiscoverTargets,
+var handlers = map[string]func(request){
+	"Target.attachToBrowserTarget": attachToBrowserTarget,
+	"Target.attachToTarget":        attachToTarget,
+	"Target.createBrowserContext":  createBrowserContext,
+	"Target.createTarget":          createTarget,
+	"Target.detachFromTarget":      detachFromTarget,
+	"Target.disposeBrowserContext": disposeBrowserContext,
+	"Target.getBrowserContexts":    getBrowserContexts,
+	"Target.getTargetInfo":         getTargetInfo,
+	"Target.getTargets":            getTargets,
+	"Target.setAutoAttach":         setAutoAttach,
+	"Target.setDiscoverTargets":    setDiscoverTargets,
 
-	"Btools.emulate":   (*Client).emulate,
-	"Btools.whyFailed": (*Client).whyFailed,
+	"Btools.emulate":   changeEmulation,
+	"Btools.whyFailed": whyFailed,
 
-	"Browser.cancelDownload":          (*Client).cancelDownload,
-	"Browser.close":                   (*Client).closeBrowser,
+	"Browser.cancelDownload":          cancelDownload,
+	"Browser.close":                   closeBrowser,
 	"Browser.getBrowserCommandLine":   fixedAnswer(`{"arguments":["chrome"]}`),
 	"Browser.getGlobalPrivacyControl": fixedAnswer(`{"enabled":false}`),
-	"Browser.getWindowForTarget":      (*Client).getWindowForTarget,
-	"Browser.grantPermissions":        (*Client).forwardOnSession,
-	"Browser.resetPermissions":        (*Client).forwardOnSession,
+	"Browser.getWindowForTarget":      getWindowForTarget,
+	"Browser.grantPermissions":        request.forwardOnSession,
+	"Browser.resetPermissions":        request.forwardOnSession,
 	"Browser.setDockTile":             fixedAnswer(`{}`),
-	"Browser.setDownloadBehavior":     (*Client).setDownloadBehavior,
-	"Browser.setPermission":           (*Client).forwardOnSession,
-	"Page.setDownloadBehavior":        (*Client).setPageDownloadBehavior,
+	"Browser.setDownloadBehavior":     setDownloadBehavior,
+	"Browser.setPermission":           request.forwardOnSession,
+	"Page.setDownloadBehavior":        setPageDownloadBehavior,
 
 	"Extensions.getExtensions":            fixedAnswer(`{"extensions":[]}`),
 	"Security.disable":                    fixedAnswer(`{}`),
 	"Security.enable":                     fixedAnswer(`{}`),
-	"Security.setIgnoreCertificateErrors": (*Client).ignoreCertificateErrors,
-	"SystemInfo.getInfo":                  (*Client).systemInfo,
+	"Security.setIgnoreCertificateErrors": ignoreCertificateErrors,
+	"SystemInfo.getInfo":                  systemInfo,
 	"SystemInfo.getProcessInfo":           fixedAnswer(`{"processInfo":[]}`),
 }
 
 // fixedAnswer returns a handler that always gives the same result.
-func fixedAnswer(result string) func(*Client, policy.Command, *root) {
-	return func(k *Client, c policy.Command, _ *root) { k.reply(c, json.RawMessage(result)) }
+func fixedAnswer(result string) func(request) {
+	return func(r request) { r.reply(json.RawMessage(result)) }
 }
 
 // owns reports whether the session owns everything that a command names. If
 // not, it answers as Chrome does for unknown ids.
-func (k *Client) owns(c policy.Command) bool {
-	s := k.session
-	if id := jsonrpc.Get(c.Params, "targetId"); id != nil && !k.namesBrowser(c) {
-		ctx, cancel := k.bounded()
+func (r request) owns() bool {
+	s := r.k.session
+	if id := jsonrpc.Get(r.Params, "targetId"); id != nil && !r.namesBrowser() {
+		ctx, cancel := r.k.bounded()
 		defer cancel()
-		if !s.Has(ctx, jsonrpc.GetString(c.Params, "targetId")) {
-			k.refuse(c, policy.NoTarget(c.Method))
+		if !s.Has(ctx, jsonrpc.GetString(r.Params, "targetId")) {
+			r.refuse(policy.NoTarget(r.Method))
 			return false
 		}
 	}
-	if id := jsonrpc.Get(c.Params, "browserContextId"); id != nil &&
-		!k.ownsContext(jsonrpc.GetString(c.Params, "browserContextId")) {
-		k.refuse(c, policy.NoContext(c.Method, jsonrpc.GetString(c.Params, "browserContextId")))
+	if id := jsonrpc.Get(r.Params, "browserContextId"); id != nil &&
+		!r.k.ownsContext(jsonrpc.GetString(r.Params, "browserContextId")) {
+		r.refuse(policy.NoContext(r.Method, jsonrpc.GetString(r.Params, "browserContextId")))
 		return false
 	}
-	if raw := jsonrpc.Get(c.Params, "windowId"); raw != nil {
+	if raw := jsonrpc.Get(r.Params, "windowId"); raw != nil {
 		id, err := strconv.ParseInt(string(raw), 10, 64)
 		s.browser.mu.Lock()
 		known := s.pages.windows[id]
 		s.browser.mu.Unlock()
 		if err != nil || !known {
-			k.refuse(c, policy.NoWindow())
+			r.refuse(policy.NoWindow())
 			return false
 		}
 	}
 	return true
 }
 
-// namesBrowser reports whether a command of the root names the session itself,
-// which is a target of the type browser.
-func (k *Client) namesBrowser(c policy.Command) bool {
-	switch c.Method {
+// namesBrowser reports whether a command of the root names the session itself, which is a target of the type browser.
+func (r request) namesBrowser() bool {
+	switch r.Method {
 	case "Target.attachToTarget", "Target.getTargetInfo":
-		return k.rootOf(c.Session) != nil && jsonrpc.GetString(c.Params, "targetId") == k.session.id
+		return r.k.sessions.rootOf(r.Session) != nil && jsonrpc.GetString(r.Params, "targetId") == r.k.session.id
 	}
 	return false
 }
@@ -438,28 +404,50 @@ func (k *Client) ownsContext(id string) bool {
 
 // setContext sets a command's context to the session's base context if it names
 // none, and reports whether the session owns the context.
-func (k *Client) setContext(c *policy.Command) bool {
-	if jsonrpc.Get(c.Params, "browserContextId") == nil {
-		c.Params = jsonrpc.Set(c.Params, "browserContextId", quote(k.session.base))
+func (r *request) setContext() bool {
+	if jsonrpc.Get(r.Params, "browserContextId") == nil {
+		r.Params = jsonrpc.Set(r.Params, "browserContextId", quote(r.k.session.base))
 		return true
 	}
-	return k.owns(*c)
+	return r.owns()
 }
 
-// forwardOnSession sends a command on the session's own connection, whose state
-// outlives the client's.
-func (k *Client) forwardOnSession(c policy.Command, _ *root) {
-	if !k.setContext(&c) {
+// forwardOnSession sends a command on the session's own connection, whose state outlives the client's.
+func (r request) forwardOnSession() {
+	if !r.setContext() {
 		return
 	}
-	k.callOnSession(c, func(result json.RawMessage) json.RawMessage { return result })
+	r.callOnSession(func(result json.RawMessage) json.RawMessage { return result })
 }
 
 // callOnSession sends a command on the session's own connection and waits for
 // the answer, because the client's next command takes another connection.
-func (k *Client) callOnSession(c policy.Command, change func(json.RawMessage) json.RawMessage) {
-	ctx, cancel := k.bounded()
+func (r request) callOnSession(change func(json.RawMessage) json.RawMessage) {
+	ctx, cancel := r.k.bounded()
 	defer cancel()
-	result, err := k.session.link.Call(ctx, "", c.Method, c.Params)
-	k.answerTo(c, change)(result, err)
+	result, err := r.k.session.link.Call(ctx, "", r.Method, r.Params)
+	r.answerTo(change)(result, err)
+}
+
+// reply answers a command of the client.
+func (r request) reply(result json.RawMessage) {
+	r.k.toClient.Put(policy.Result(r.Command, result))
+	r.answered()
+}
+
+// refuse answers a command of the client with an error.
+func (r request) refuse(err error) {
+	var e *policy.Error
+	if !errors.As(err, &e) {
+		e = jsonrpc.Errorf(policy.ServerError, "%v", err)
+	}
+	r.k.toClient.Put(policy.Failure(r.Command, e))
+	r.answered()
+}
+
+// answered notes that a command of the client has an answer which is not Chrome's own.
+func (r request) answered() {
+	if id, err := strconv.Atoi(string(r.ID)); err == nil && r.k.unanswered.drop(id) {
+		r.k.touch()
+	}
 }

@@ -12,8 +12,7 @@ import (
 
 // Upstream is where a Browser gets its connections.
 type Upstream interface {
-	// Dial opens a connection to the browser itself, or to the target with this
-	// ID.
+	// Dial opens a connection to the browser itself, or to the target with this ID.
 	Dial(ctx context.Context, target string) (Conn, error)
 	// Addr returns the host:port of Chrome's endpoint; "": there is none.
 	Addr() string
@@ -22,8 +21,7 @@ type Upstream interface {
 // Conn is a connection to Chrome. One goroutine at a time calls Next and the methods
 // of its messages; all may call the others.
 type Conn interface {
-	// Next waits for Chrome's next message. The message before it cannot be used any
-	// more.
+	// Next waits for Chrome's next message. The message before it cannot be used any more.
 	Next() (Message, error)
 	// Put sends a message of ours and does not wait.
 	Put(message []byte)
@@ -35,8 +33,7 @@ type Conn interface {
 	// Give moves a CDP session with a target, and all that is below it, to another
 	// connection. It reports false if it can't.
 	Give(session string, to Conn) bool
-	// Done is closed when the connection has ended although Next has not been called
-	// for all messages.
+	// Done is closed when the connection has ended although Next has not been called for all messages.
 	Done() <-chan struct{}
 	// Close ends the connection, and what Chrome keeps for it.
 	Close()
@@ -109,8 +106,7 @@ func (s bySockets) Dial(ctx context.Context, target string) (Conn, error) {
 	return k, nil
 }
 
-// Shared is a Chrome with one connection that all share: a single.Mux or
-// single.Browser.
+// Shared is a Chrome with one connection that all share: a single.Mux or single.Browser.
 type Shared interface {
 	Connect(ctx context.Context, target string) (*single.Client, error)
 }

@@ -19,23 +19,21 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// A client that names a directory for its downloads gets the files there only if
-// the user of the sessions allows the directory, or if the client could write
-// there by itself: it is a process of the same user, and the directory belongs to
-// that user. The path that a client of another machine or another user names is
-// one of its own, and Playwright always names one: such a client is not refused,
-// its downloads stay in the session's directory.
+// A client that names a directory for its downloads gets the files there only if the user of the sessions allows the
+// directory, or if the client could write there by itself: it is a process of the same user, and the directory belongs
+// to that user. The path that a client of another machine or another user names is one of its own, and Playwright
+// always names one: such a client is not refused, its downloads stay in the session's directory.
 
-// downloadDir returns the directory, without symbolic links, where a client gets
+// dir returns the directory, without symbolic links, where a client gets
 // its downloads besides that of the session; "": it gets them nowhere else.
-func (k *Client) downloadDir(ctx context.Context, dir string) (string, *policy.Error) {
-	s := k.session
+func (d *delivery) dir(ctx context.Context, dir string) (string, *policy.Error) {
+	s := d.k.session
 	real, existing, err := resolve(dir)
 	foreign := err == nil && policy.IsWithin(real, s.downloads.rootsOfOthers())
 	if err == nil && !foreign && policy.IsWithin(real, s.options.downloadRoots()) {
 		return real, nil
 	}
-	switch from := k.findOrigin(ctx); {
+	switch from := d.findOrigin(ctx); {
 	case from == inBrowser:
 		return "", policy.NoDirectory(dir, "the browser has started the client")
 	case from != ownProcess:
@@ -103,6 +101,13 @@ func deliver(file, dir, name string, exact bool) (string, error) {
 	return downloads.Deliver(file, dir, name, exact)
 }
 
+// delivery is where a client gets its downloads. Only the goroutine of its commands uses it.
+type delivery struct {
+	k      *Client
+	ends   ends // of its connection; none if they are not known
+	origin origin
+}
+
 // ends are both ends of a client's connection.
 type ends struct{ theirs, ours netip.AddrPort }
 
@@ -126,23 +131,23 @@ const (
 )
 
 // findOrigin returns where the client runs. The goroutine of its commands calls it.
-func (k *Client) findOrigin(ctx context.Context) origin {
-	if k.origin != unknown {
-		return k.origin
+func (d *delivery) findOrigin(ctx context.Context) origin {
+	if d.origin != unknown {
+		return d.origin
 	}
-	k.origin = elsewhere
-	pid, err := sockets.Holder(k.ends.theirs, k.ends.ours)
+	d.origin = elsewhere
+	pid, err := sockets.Holder(d.ends.theirs, d.ends.ours)
 	if err == nil {
 		// A browser that has joined does not say which its process is: it is the user's
 		// own, whose pages no port of ours takes commands from.
-		k.origin = ownProcess
-		if browser, err := k.session.browser.process(ctx); err == nil && slices.Contains(proc.Tree(browser), pid) {
-			k.origin = inBrowser
+		d.origin = ownProcess
+		if browser, err := d.k.session.browser.process(ctx); err == nil && slices.Contains(proc.Tree(browser), pid) {
+			d.origin = inBrowser
 		}
 	}
 	if err != nil {
-		k.session.browser.log.Info("the downloads of a client stay in the directory of the session: it is not "+
+		d.k.session.browser.log.Info("the downloads of a client stay in the directory of the session: it is not "+
 			"known to be a process of this user: "+err.Error(), "hint", "--download-root allows a directory")
 	}
-	return k.origin
+	return d.origin
 }

@@ -5,7 +5,6 @@ import (
 
 	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
-	"btools/lib/virtual/policy"
 )
 
 // Chrome lets a JavaScript dialog be answered only by CDP sessions that it has told of it, those with the domain Page.
@@ -19,7 +18,7 @@ type told struct {
 
 // dialogLocked notes an event of a dialog.
 func (k *Client) dialogLocked(session, method string, params json.RawMessage) {
-	t := k.targetLocked(session)
+	t := k.sessions.targetLocked(session)
 	switch {
 	case t == nil:
 	case method == "Page.javascriptDialogClosed":
@@ -38,7 +37,7 @@ func (k *Client) dialogOf(session string) (told, json.RawMessage) {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := k.targetLocked(session)
+	t := k.sessions.targetLocked(session)
 	if t == nil || t.dialogs[told{k, session}] != nil {
 		return told{}, nil
 	}
@@ -50,17 +49,17 @@ func (k *Client) dialogOf(session string) (told, json.RawMessage) {
 
 // meetDialog tells a person of a dialog that is open already, or has it answered on another CDP session, and reports
 // whether it does that.
-func (k *Client) meetDialog(c policy.Command) bool {
-	if c.Method != "Page.enable" && c.Method != "Page.handleJavaScriptDialog" {
+func (r request) meetDialog() bool {
+	if r.Method != "Page.enable" && r.Method != "Page.handleJavaScriptDialog" {
 		return false
 	}
-	by, params := k.dialogOf(c.Session)
+	by, params := r.k.dialogOf(r.Session)
 	switch {
 	case params == nil:
-	case c.Method == "Page.enable":
-		k.toClient.Put(wire.Event(c.Session, "Page.javascriptDialogOpening", params))
+	case r.Method == "Page.enable":
+		r.k.toClient.Put(wire.Event(r.Session, "Page.javascriptDialogOpening", params))
 	default:
-		by.client.calls.Begin(by.session, c.Method, c.Params, k.answerTo(c, nil))
+		by.client.calls.Begin(by.session, r.Method, r.Params, r.answerTo(nil))
 		return true
 	}
 	return false
@@ -71,20 +70,20 @@ func (k *Client) meetDialog(c policy.Command) bool {
 // is closed before.
 
 // noteLeaving notes a command by which that may happen, and closes a page for which it is about to.
-func (k *Client) noteLeaving(c policy.Command) {
-	switch c.Method {
+func (r request) noteLeaving() {
+	switch r.Method {
 	case "Page.navigate", "Page.reload", "Page.navigateToHistoryEntry":
-		b := k.session.browser
+		b := r.k.session.browser
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if t := k.targetLocked(c.Session); t != nil && len(t.dialogs) > 0 {
+		if t := r.k.sessions.targetLocked(r.Session); t != nil && len(t.dialogs) > 0 {
 			t.leaves = true
 		}
 	case "Page.disable":
-		k.closeLeaving(func(session string) bool { return session == c.Session })
+		r.k.closeLeaving(func(session string) bool { return session == r.Session })
 	case "Target.detachFromTarget":
-		ends := jsonrpc.GetString(c.Params, "sessionId")
-		k.closeLeaving(func(session string) bool { return session == ends })
+		ends := jsonrpc.GetString(r.Params, "sessionId")
+		r.k.closeLeaving(func(session string) bool { return session == ends })
 	}
 }
 

@@ -15,16 +15,15 @@ import (
 	"btools/lib/virtual/policy"
 )
 
-// downloadTable is what a session downloads.
+// downloadTable is what a session downloads. The browser's lock guards it.
 type downloadTable struct {
 	s      *Session
 	all    map[string]*download
 	wishes map[string]wish // of clients, by context
 }
 
-// download is a file that the browser downloads. Chrome reports all downloads
-// to every connection with download events, along with the frame that started
-// each.
+// download is a file that the browser downloads. Chrome reports all downloads to every connection with download
+// events, along with the frame that started each.
 type download struct {
 	owned    bool              // it is known to be the session's
 	foreign  bool              // no frame of the session has started it
@@ -44,62 +43,59 @@ type wish struct {
 // findFrameTimeout bounds the search for the page of a frame.
 const findFrameTimeout = 5 * time.Second
 
-// take has the browser report the downloads of a context, and write
-// them to the session's directory.
+// take has the browser report the downloads of a context, and write them to the session's directory.
 func (dt *downloadTable) take(ctx context.Context, context string) error {
 	_, err := dt.s.link.Call(ctx, "", "Browser.setDownloadBehavior",
 		dt.s.options.downloadParams(context, wish{behavior: "default"}))
 	return err
 }
 
-// setDownloadBehavior executes the command for a context of the session. The
-// session's own connection always receives download events; whether the client
-// does is stored here.
-func (k *Client) setDownloadBehavior(c policy.Command, _ *root) {
-	if !k.setContext(&c) {
+// setDownloadBehavior executes the command for a context of the session. The session's own connection always receives
+// download events; whether the client does is stored here.
+func setDownloadBehavior(r request) {
+	if !r.setContext() {
 		return
 	}
-	wants := string(jsonrpc.Get(c.Params, "eventsEnabled")) == "true"
-	k.sendDownloadBehavior(c, func() { k.downloads[c.Session] = wants })
+	wants := string(jsonrpc.Get(r.Params, "eventsEnabled")) == "true"
+	r.sendDownloadBehavior(func() { r.k.downloads.wanted[r.Session] = wants })
 }
 
 // setPageDownloadBehavior executes the older command of a page.
-func (k *Client) setPageDownloadBehavior(c policy.Command, _ *root) {
-	b := k.session.browser
+func setPageDownloadBehavior(r request) {
+	b := r.k.session.browser
 	b.mu.Lock()
-	t := k.targetLocked(c.Session)
+	t := r.k.sessions.targetLocked(r.Session)
 	b.mu.Unlock()
 	if t == nil {
-		k.refuse(c, policy.NoMethod(c.Method))
+		r.refuse(policy.NoMethod(r.Method))
 		return
 	}
-	c.Method = "Browser.setDownloadBehavior"
-	c.Params = jsonrpc.Set(c.Params, "browserContextId", quote(t.context))
-	k.sendDownloadBehavior(c, func() {})
+	r.Method = "Browser.setDownloadBehavior"
+	r.Params = jsonrpc.Set(r.Params, "browserContextId", quote(t.context))
+	r.sendDownloadBehavior(func() {})
 }
 
-// sendDownloadBehavior sends what a client wants done with downloads, in the
-// form that Chrome may see. done is called with the browser's lock if Chrome
-// agrees.
-func (k *Client) sendDownloadBehavior(c policy.Command, done func()) {
-	s, b := k.session, k.session.browser
-	w := wish{jsonrpc.GetString(c.Params, "behavior"), jsonrpc.GetString(c.Params, "downloadPath")}
-	context := jsonrpc.GetString(c.Params, "browserContextId")
+// sendDownloadBehavior sends what a client wants done with downloads, in the form that Chrome may see. done is called
+// with the browser's lock if Chrome agrees.
+func (r request) sendDownloadBehavior(done func()) {
+	s, b := r.k.session, r.k.session.browser
+	w := wish{jsonrpc.GetString(r.Params, "behavior"), jsonrpc.GetString(r.Params, "downloadPath")}
+	context := jsonrpc.GetString(r.Params, "browserContextId")
 	if w.isValid() { // else Chrome refuses it
 		var refused *policy.Error
-		if w.dir, refused = k.wishedDir(w); refused != nil {
-			k.refuse(c, refused)
+		if w.dir, refused = r.k.delivery.wishedDir(w); refused != nil {
+			r.refuse(refused)
 			return
 		}
 		if raw, err := json.Marshal(s.options.downloadParams(context, w)); err == nil {
-			c.Params = raw
+			r.Params = raw
 		}
 		b.mu.Lock()
 		s.downloads.wishes[context] = w // before a download begins
 		b.mu.Unlock()
 	}
-	c.Params = jsonrpc.Set(c.Params, "eventsEnabled", json.RawMessage("true"))
-	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
+	r.Params = jsonrpc.Set(r.Params, "eventsEnabled", json.RawMessage("true"))
+	r.callOnSession(func(result json.RawMessage) json.RawMessage {
 		b.mu.Lock()
 		done()
 		b.mu.Unlock()
@@ -108,13 +104,13 @@ func (k *Client) sendDownloadBehavior(c policy.Command, done func()) {
 }
 
 // wishedDir returns where the client gets its downloads; "": where the session's are.
-func (k *Client) wishedDir(w wish) (string, *policy.Error) {
+func (d *delivery) wishedDir(w wish) (string, *policy.Error) {
 	if w.behavior == "deny" || w.behavior == "default" {
 		return "", nil
 	}
-	ctx, cancel := k.bounded()
+	ctx, cancel := d.k.bounded()
 	defer cancel()
-	return k.downloadDir(ctx, w.dir)
+	return d.dir(ctx, w.dir)
 }
 
 // isValid reports whether Chrome accepts it.
@@ -162,7 +158,7 @@ func (dt *downloadTable) started(params json.RawMessage) {
 	guid, frame := jsonrpc.GetString(params, "guid"), jsonrpc.GetString(params, "frameId")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if dt.s.life.over {
+	if dt.s.life.isOver() {
 		return
 	}
 	dt.all[guid] = &download{begun: params}
@@ -186,53 +182,52 @@ func (dt *downloadTable) started(params json.RawMessage) {
 	})
 }
 
-// syncDownloads returns when the downloads that Chrome has reported so far have
-// been passed on to clients that want them. A client must learn of a download
-// before it learns that the tab of the download has closed, and the two come
-// over different connections.
-func (k *Client) syncDownloads() {
-	b := k.session.browser
+// sync returns when the downloads that Chrome has reported so far have been passed on to clients that want them. A
+// client must learn of a download before it learns that the tab of the download has closed, and the two come over
+// different connections.
+func (d *downloadEvents) sync() {
+	b := d.k.session.browser
 	b.mu.Lock()
-	wanted := slices.Contains(slices.Collect(maps.Values(k.downloads)), true)
+	wanted := slices.Contains(slices.Collect(maps.Values(d.wanted)), true)
 	b.mu.Unlock()
 	if !wanted {
 		return
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, syncTimeout)
+	ctx, cancel := context.WithTimeout(d.k.ctx, syncTimeout)
 	defer cancel()
-	k.session.link.Call(ctx, "", "Browser.getVersion", nil)
+	d.k.session.link.Call(ctx, "", "Browser.getVersion", nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k.passDownloadsLocked(k.downloadEvents.last)
+	d.passLocked(d.last)
 }
 
-// downloadEvents are the events of downloads that wait until the client has
-// been told what Chrome had said before on its own connection, such as that a
-// tab has opened.
+// downloadEvents are the events of downloads that wait until the client has been told what Chrome had said before on
+// its own connection, such as that a tab has opened.
 type downloadEvents struct {
+	k       *Client
+	wanted  map[string]bool // the CDP sessions that get them
 	waiting []json.RawMessage
 	last    int // number of the last event so far
 }
 
-// putDownloadLocked sends the client an event, after what Chrome has said
-// before.
-func (k *Client) putDownloadLocked(message json.RawMessage) {
-	e := &k.downloadEvents
+// putLocked sends the client an event, after what Chrome has said before.
+func (d *downloadEvents) putLocked(message json.RawMessage) {
+	e := d
 	e.waiting = append(e.waiting, message)
 	e.last++
-	n, b := e.last, k.session.browser
-	k.calls.Begin("", "Browser.getVersion", nil, func(json.RawMessage, error) {
+	n, b := e.last, d.k.session.browser
+	d.k.calls.Begin("", "Browser.getVersion", nil, func(json.RawMessage, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		k.passDownloadsLocked(n)
+		d.passLocked(n)
 	})
 }
 
-// passDownloadsLocked sends the client the events up to the n-th.
-func (k *Client) passDownloadsLocked(n int) {
-	e := &k.downloadEvents
+// passLocked sends the client the events up to the n-th.
+func (d *downloadEvents) passLocked(n int) {
+	e := d
 	for len(e.waiting) > 0 && e.last-len(e.waiting) < n {
-		k.toClient.Put(e.waiting[0])
+		d.k.toClient.Put(e.waiting[0])
 		e.waiting = e.waiting[1:]
 	}
 }
@@ -240,8 +235,7 @@ func (k *Client) passDownloadsLocked(n int) {
 // syncTimeout bounds how long the end of a tab is kept from a client.
 const syncTimeout = time.Second
 
-// findFrame returns the context of the page that has a frame. Pages are given
-// by the session's own CDP sessions.
+// findFrame returns the context of the page that has a frame. Pages are given by the session's own CDP sessions.
 func (dt *downloadTable) findFrame(ctx context.Context, pages map[string]string, frame string) (string, bool) {
 	for page, context := range pages {
 		tree, err := dt.s.link.Call(ctx, page, "Page.getFrameTree", nil)
@@ -265,12 +259,11 @@ func isFrameInTree(tree json.RawMessage, frame string) bool {
 	return false
 }
 
-// assignLocked reports a download of this session to its clients. One
-// of an unknown frame, such as that of a pop-up that became the download, is
-// the session's once Chrome writes it to the session's directory.
+// assignLocked reports a download of this session to its clients. One of an unknown frame, such as that of a pop-up
+// that became the download, is the session's once Chrome writes it to the session's directory.
 func (dt *downloadTable) assignLocked(guid string, owned bool, context string) {
 	d := dt.all[guid]
-	if d == nil || dt.s.life.over {
+	if d == nil || dt.s.life.isOver() {
 		return
 	}
 	if !owned {
@@ -294,8 +287,7 @@ func (dt *downloadTable) assignLocked(guid string, owned bool, context string) {
 	}
 }
 
-// claimLocked takes over a download of an unknown frame if Chrome
-// writes it to the session's directory.
+// claimLocked takes over a download of an unknown frame if Chrome writes it to the session's directory.
 func (dt *downloadTable) claimLocked(guid string, d *download) {
 	if dt.s.options.Files.HasIncoming(guid) {
 		dt.assignLocked(guid, true, "")
@@ -312,7 +304,7 @@ func (dt *downloadTable) progressed(params json.RawMessage) {
 	defer dt.s.browser.mu.Unlock()
 	d := dt.all[guid]
 	switch {
-	case d == nil || dt.s.life.over:
+	case d == nil || dt.s.life.isOver():
 	case d.owned:
 		dt.progressLocked(guid, d, params)
 	default:
@@ -430,13 +422,12 @@ func (dt *downloadTable) complete(guid string, d *download, params json.RawMessa
 	if err != nil {
 		return
 	}
-	if err := files.Finish(dt.s.life.ended, guid, path); err != nil {
+	if err := files.Finish(dt.s.life.ctx.Done(), guid, path); err != nil {
 		files.Fail(guid, downloads.Canceled)
 	}
 }
 
-// dropLocked ends the downloads of a context that is disposed of:
-// Chrome reports nothing of them any more.
+// dropLocked ends the downloads of a context that is disposed of: Chrome reports nothing of them any more.
 func (dt *downloadTable) dropLocked(context string) {
 	delete(dt.wishes, context)
 	for guid, d := range dt.all {

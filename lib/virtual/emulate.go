@@ -14,16 +14,16 @@ import (
 	"btools/lib/emulate"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
+	"btools/lib/wait"
 )
 
-// The settings of a session may emulate a device, a place or a language, and its clients
-// change that with Btools.emulate. Chrome does so for each page by itself, for as long as the
-// CDP session that wants it lasts. So the session's own ones want it, before a page runs, and
-// before its workers and its frames of other sites do: then it is so for all clients, in
-// pop-ups, and after hibernation. A client that emulates something else overrides it, but the
+// The settings of a session may emulate a device, a place or a language, and its clients change that with
+// Btools.emulate. Chrome does so for each page by itself, for as long as the CDP session that wants it lasts. So the
+// session's own ones want it, before a page runs, and before its workers and its frames of other sites do: then it is
+// so for all clients, in pop-ups, and after hibernation. A client that emulates something else overrides it, but the
 // time zone and the language, of which Chrome refuses a second.
 
-// emulated is what the pages of a session emulate.
+// emulated is what the pages of a session emulate. The browser's lock guards it.
 type emulated struct {
 	s        *Session
 	changing sync.Mutex // held while a client changes it, before the browser's lock
@@ -68,11 +68,9 @@ func (e *emulated) set(ctx context.Context, now emulate.Emulation) error {
 		answers.Wait()
 		close(answered)
 	}()
-	select {
-	case <-answered:
-	case <-time.After(emulateTimeout):
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, emulateTimeout)
+	defer cancel()
+	wait.For(ctx, answered)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return errors.Join(errs...)
@@ -276,16 +274,16 @@ func (e *emulated) change(ctx context.Context, change json.RawMessage) (emulate.
 }
 
 // emulate answers Btools.emulate.
-func (k *Client) emulate(c policy.Command, _ *root) {
-	ctx, cancel := k.bounded()
+func changeEmulation(r request) {
+	ctx, cancel := r.k.bounded()
 	defer cancel()
-	now, err := k.session.emulates.change(ctx, c.Params)
+	now, err := r.k.session.emulates.change(ctx, r.Params)
 	if err != nil {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "%v", err))
+		r.refuse(jsonrpc.Errorf(policy.ServerError, "%v", err))
 		return
 	}
 	result, _ := json.Marshal(now) // of texts
-	k.reply(c, result)
+	r.reply(result)
 }
 
 // now returns what the pages emulate.
@@ -320,8 +318,8 @@ type emulation struct {
 // metricsLocked returns the sizes that clients, then the session, emulate for a target.
 func (e *emulated) metricsLocked(t *target) (all []emulation) {
 	for k := range e.s.clients.all {
-		for session, params := range k.metrics {
-			if k.targetLocked(session) == t {
+		for session, params := range k.overrides.metrics {
+			if k.sessions.targetLocked(session) == t {
 				all = append(all, emulation{k.calls, session, params})
 			}
 		}
@@ -332,8 +330,7 @@ func (e *emulated) metricsLocked(t *target) (all []emulation) {
 	return all
 }
 
-// scaleLocked returns the largest device scale factor that clients emulate for a
-// target, 0 if none does.
+// scaleLocked returns the largest device scale factor that clients emulate for a target, 0 if none does.
 func (e *emulated) scaleLocked(t *target) (scale float64) {
 	for _, e := range e.metricsLocked(t) {
 		scale = max(scale, policy.EmulatedScale(e.params))

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// filter selects types of targets for a client. The first entry that matches
-// decides.
+// filter selects types of targets for a client. The first entry that matches decides.
 type filter []struct {
 	Type    string `json:"type"` // "": any
 	Exclude bool   `json:"exclude"`

@@ -215,7 +215,8 @@ func (f *fuzzer) leave() {
 	f.conn.Close(websocket.Normal, "")
 	for range f.heard {
 	}
-	f.session.end(ErrEnded)
+	f.session.stop(ErrEnded)
+	<-f.session.life.finished
 }
 
 // answerTime is how long a command is given: pages get out of order, so that

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/wait"
 	"btools/lib/webstorage"
 )
 
-// hidden is a page of the session's context that no client sees, on a connection
-// with which it ends.
+// hidden is a page of the session's context that no client sees, on a connection with which it ends.
 type hidden struct {
 	*webstorage.Page
 	session *Session
@@ -44,8 +44,7 @@ func (hs *hiding) open(ctx context.Context) (*hidden, error) {
 	return h, nil
 }
 
-// close closes the page. In Chromium it ends with its connection; a
-// chrome-headless-shell leaves it open.
+// close closes the page. In Chromium it ends with its connection; a chrome-headless-shell leaves it open.
 func (h *hidden) close() {
 	if h != nil {
 		h.session.link.Send("", "Target.closeTarget", map[string]string{"targetId": h.Target()})
@@ -53,7 +52,7 @@ func (h *hidden) close() {
 	}
 }
 
-// hiding is whether hidden pages of a session are being opened.
+// hiding is whether hidden pages of a session are being opened. The browser's lock guards it.
 type hiding struct {
 	s       *Session
 	opening int           // number of them
@@ -67,9 +66,8 @@ type postponed struct {
 	params     json.RawMessage
 }
 
-// begin begins the opening of a hidden page, which disown ends. In a
-// chrome-headless-shell it is a page as any other (seen in 156), with a tab. Nobody
-// knows its ID before its events come: until then, those of the session's new pages
+// begin begins the opening of a hidden page, which disown ends. In a chrome-headless-shell it is a page as any other
+// (seen in 156), with a tab. Nobody knows its ID before its events come: until then, those of the session's new pages
 // are postponed.
 func (hs *hiding) begin() {
 	hs.s.browser.mu.Lock()
@@ -98,9 +96,8 @@ func (b *Browser) postponeLocked(from *link, method string, params json.RawMessa
 	return true
 }
 
-// end ends the opening of a hidden page, nil if it has failed. The page and its
-// tab are not the clients'. It returns the session's own CDP session with it, if
-// any.
+// end ends the opening of a hidden page, nil if it has failed. The page and its tab are not the clients'. It returns
+// the session's own CDP session with it, if any.
 func (hs *hiding) end(page *webstorage.Page) (own string) {
 	b := hs.s.browser
 	b.mu.Lock()
@@ -151,10 +148,5 @@ func (hs *hiding) sync(ctx context.Context) error {
 	if !hiding {
 		return nil
 	}
-	select {
-	case <-hidden:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait.For(ctx, hidden)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,13 +13,11 @@ import (
 	"btools/lib/webstorage"
 )
 
-// A session can be kept: it is read again and again while it runs, so that it goes
-// on as it was a moment before if its Chrome ends without warning. Chrome tells what
-// pages store, and no more than that is read. Nothing of it can be seen by a client
-// or a page.
+// A session can be kept: it is read again and again while it runs, so that it goes on as it was a moment before if its
+// Chrome ends without warning. Chrome tells what pages store, and no more than that is read. Nothing of it can be seen
+// by a client or a page.
 
-// keeper is what has been read of a session that is kept. last belongs to Look, the rest to the
-// browser's lock.
+// keeper is what has been read of a session that is kept. last belongs to Look, the rest to the browser's lock.
 type keeper struct {
 	s    *Session
 	last []byte // the cookies and tabs, as JSON
@@ -56,8 +53,7 @@ func (k *keeper) trackLocked(t *target) {
 	}
 }
 
-// stored notes that a page, given by the session's own CDP session, has stored
-// something.
+// stored notes that a page, given by the session's own CDP session, has stored something.
 func (k *keeper) stored(session string, params json.RawMessage) {
 	id := jsonrpc.Get(params, "storageId")
 	isLocal := string(jsonrpc.Get(id, "isLocalStorage")) != "false"
@@ -80,12 +76,11 @@ func (k *keeper) stored(session string, params json.RawMessage) {
 	}
 }
 
-// Look returns what the session needs to go on, as Snapshot does but for the scroll
-// positions, also while it is used; nil: nothing has changed since it was called
-// last. The session must be one that is kept. Calls must not overlap.
+// Look returns what the session needs to go on, as Snapshot does but for the scroll positions, also while it is used;
+// nil: nothing has changed since it was called last. The session must be one that is kept. Calls must not overlap.
 func (s *Session) Look(ctx context.Context) (*Snapshot, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
-	defer s.life.bind(ctx, cancel)()
+	ctx, cancel := s.life.within(ctx, saveTimeout)
+	defer cancel()
 	cookies, err := webstorage.Cookies(ctx, s.link, s.base)
 	if err != nil {
 		return nil, s.life.because(err)
@@ -115,8 +110,7 @@ func (s *Session) Look(ctx context.Context) (*Snapshot, error) {
 	return found, nil
 }
 
-// readChanged reads the storage of the origins that have changed it, and reports
-// whether there were any.
+// readChanged reads the storage of the origins that have changed it, and reports whether there were any.
 func (k *keeper) readChanged(ctx context.Context) (read bool, err error) {
 	b := k.s.browser
 	var origins []string

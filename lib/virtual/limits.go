@@ -2,9 +2,8 @@ package virtual
 
 import "errors"
 
-// Limits of one session or client. Well-behaved clients stay far below them.
-// They keep a client that runs wild from filling the memory of the shared
-// Chrome, and from slowing down the work under the browser's lock.
+// Limits of one session or client. Well-behaved clients stay far below them. They keep a client that runs wild from
+// filling the memory of the shared Chrome, and from slowing down the work under the browser's lock.
 const (
 	maxClients   = 200    // of a session
 	maxContexts  = 200    // of a session

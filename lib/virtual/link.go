@@ -17,9 +17,8 @@ type calls struct {
 
 func newCalls(conn Conn) *calls { return &calls{wire.NewCalls(conn.Put)} }
 
-// resumeAndDetach resumes a target, and detaches from it once it has answered:
-// a worker whose thread has not started yet would miss the command and stay
-// paused.
+// resumeAndDetach resumes a target, and detaches from it once it has answered: a worker whose thread has not started
+// yet would miss the command and stay paused.
 func (c *calls) resumeAndDetach(parent, session string) {
 	c.Begin(session, "Runtime.runIfWaitingForDebugger", nil, func(json.RawMessage, error) {
 		c.Send(parent, "Target.detachFromTarget", map[string]string{"sessionId": session})
@@ -43,8 +42,7 @@ type link struct {
 	work sync.WaitGroup
 }
 
-// dialLink opens a link. One goroutine calls tell for the events, in their
-// order, and hear for each message.
+// dialLink opens a link. One goroutine calls tell for the events, in their order, and hear for each message.
 func dialLink(ctx context.Context, up Upstream, tell eventHandler, hear func()) (*link, error) {
 	conn, err := up.Dial(ctx, "")
 	if err != nil {

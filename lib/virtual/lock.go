@@ -208,22 +208,13 @@ func (l *personLock) await(ctx context.Context) bool {
 		if free {
 			return true
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
+		if wait.For(ctx, changed) != nil {
 			return false
 		}
 	}
 }
 
-// tells has a function called with "taken" and "given_back" and who the person is.
-func (l *personLock) tells(tell func(event, who string)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tell = tell
-}
-
-// told calls the function of tells.
+// told calls the function of TellControl.
 func (l *personLock) told(event, who string) {
 	l.mu.Lock()
 	tell := l.tell
@@ -258,7 +249,7 @@ func (t *turns) waitsLocked(c policy.Command, message []byte) bool {
 	does := policy.During(c)
 	if does == policy.Setup {
 		does = policy.Script
-		if k.isPaused(c.Session) {
+		if k.sessions.isPaused(c.Session) {
 			does = policy.Goes
 		}
 	}
@@ -269,7 +260,7 @@ func (t *turns) waitsLocked(c policy.Command, message []byte) bool {
 	message = bytes.Clone(message) // the reader reads the next one into it
 	c, _ = policy.Parse(message)
 	if err := t.queue.Add(c.Session, waiting{c, message, k.session.lock.refusal()}, time.Now()); err != nil {
-		k.refuse(c, err)
+		k.request(c).refuse(err)
 		return true
 	}
 	k.unanswered.add(c, false) // it is a use of the session
@@ -297,7 +288,7 @@ func (t *turns) refuseLateLocked() {
 		if !ok {
 			return
 		}
-		t.of.refuse(late.command, late.why)
+		t.of.request(late.command).refuse(late.why)
 	}
 }
 
@@ -314,20 +305,11 @@ func (t *turns) goOn() {
 		if !ok {
 			return
 		}
-		if err := t.of.act(next.command, next.message); err != nil {
+		if err := t.of.request(next.command).act(next.message); err != nil {
 			t.of.disconnect(err)
 			return
 		}
 	}
-}
-
-// isPaused reports whether the target of a CDP session waits until its clients have set it up.
-func (k *Client) isPaused(session string) bool {
-	b := k.session.browser
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t := k.targetLocked(session)
-	return t != nil && t.isPaused()
 }
 
 // Bounds of how long a person waits for control.
@@ -344,7 +326,11 @@ var errUnderWay = errors.New("a command of a client is still being prepared, suc
 	"sets up: try again")
 
 // TellControl has a function called with "taken" and "given_back" and who the person is.
-func (s *Session) TellControl(tell func(event, who string)) { s.lock.tells(tell) }
+func (s *Session) TellControl(tell func(event, who string)) {
+	s.lock.mu.Lock()
+	defer s.lock.mu.Unlock()
+	s.lock.tell = tell
+}
 
 // takeOver gives a person control of the session. When it returns, no command of a client acts any more but scripts
 // that run already, and nothing is held down.
@@ -375,9 +361,6 @@ func (l *personLock) takeOver(holder, who string, scripts bool) error {
 		return errUnderWay
 	}
 }
-
-// Give ends the control of a person, and reports whether it had it.
-func (s *Session) Give(holder string) bool { return s.lock.give(holder) }
 
 // free lets the clients go on, when the person holds nothing down any more.
 func (l *personLock) free(who string) {

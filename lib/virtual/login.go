@@ -14,27 +14,25 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/logins"
+	"btools/lib/wait"
 	"btools/lib/webstorage"
 )
 
-// A session that starts with a state has its cookies at once. The storage of an
-// origin is filled just before the session's first document of that origin: the
-// request for the document is held up meanwhile, and a page that no client sees
-// shows a blank document of the origin, whose storage a script fills. So a
-// session pays for the origins that it visits, and no page sees a storage that
-// is not complete.
+// A session that starts with a state has its cookies at once. The storage of an origin is filled just before the
+// session's first document of that origin: the request for the document is held up meanwhile, and a page that no
+// client sees shows a blank document of the origin, whose storage a script fills. So a session pays for the origins
+// that it visits, and no page sees a storage that is not complete.
 //
-// Two kinds of documents are requested where nothing can hold them up. Chromium
-// requests the one of a page that is opened with its URL before anybody can attach
-// to the page: all origins are filled before. And a page can have others prefetched
-// or prerendered: see isDue.
+// Two kinds of documents are requested where nothing can hold them up. Chromium requests the one of a page that is
+// opened with its URL before anybody can attach to the page: all origins are filled before. And a page can have others
+// prefetched or prerendered: see isDue.
 
 const (
 	restoreTimeout = 5 * time.Minute // to fill the storage of the origins that are needed
 	saveTimeout    = 5 * time.Minute // to read the storage of all origins
 )
 
-// login is the state that a session starts with.
+// login is the state that a session starts with. The browser's lock guards it.
 type login struct {
 	s           *Session
 	status      *api.StateStatus   // nil: it has started with none
@@ -51,17 +49,15 @@ type stored struct {
 	done   chan struct{} // closed when it has been filled
 }
 
-// isDue reports whether the storage has to be filled before a document of another
-// origin is shown, because that may have a document of this one prefetched, and
-// show it without another request. Chrome prefetches from the same site, and from
-// others if there is no cookie for the document's host (seen in Chromium 156).
+// isDue reports whether the storage has to be filled before a document of another origin is shown, because that may
+// have a document of this one prefetched, and show it without another request. Chrome prefetches from the same site,
+// and from others if there is no cookie for the document's host (seen in Chromium 156).
 func (o *stored) isDue(origin string) bool {
 	return o.bare || webstorage.SiteOf(o.origin.Origin) == webstorage.SiteOf(origin)
 }
 
-// Restore gives a new session, which no client has used, the cookies of a state,
-// and arranges for the storage of its origins. The session does not change the
-// state, and nor may the caller. The name is for Stats, "" if it has none.
+// Restore gives a new session, which no client has used, the cookies of a state, and arranges for the storage of its
+// origins. The session does not change the state, and nor may the caller. The name is for Stats, "" if it has none.
 func (s *Session) Restore(ctx context.Context, name string, state *logins.State) error {
 	if s.options.DefaultContext && name != "" {
 		return errors.New("the session with the browser's own profile has its logins: it cannot start with a state")
@@ -91,12 +87,7 @@ func (s *Session) Restore(ctx context.Context, name string, state *logins.State)
 		gated.Wait() // each command is answered, at the latest when the link ends
 		close(done)
 	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait.For(ctx, done)
 }
 
 // isGatedLocked reports whether a target is a page with the session's state.
@@ -107,8 +98,7 @@ func (l *login) isGatedLocked(t *target) bool {
 // gate are the parameters of Fetch.enable that hold up documents.
 var gate = map[string]any{"patterns": []map[string]string{{"urlPattern": "http*", "resourceType": "Document"}}}
 
-// documentRequested fills the storage of the origins that a document which is held
-// up may show, and lets it go on.
+// documentRequested fills the storage of the origins that a document which is held up may show, and lets it go on.
 func (l *login) documentRequested(session string, params json.RawMessage) {
 	proceed := func() {
 		l.s.link.Send(session, "Fetch.continueRequest",
@@ -167,7 +157,7 @@ func (l *login) fill(all []*stored) {
 		}
 	}
 	l.s.browser.mu.Unlock()
-	ctx, cancel := l.s.life.lasting(restoreTimeout)
+	ctx, cancel := l.s.life.within(l.s.life.ctx, restoreTimeout)
 	defer cancel()
 	if len(own) > 0 {
 		h, fault := l.s.hiding.open(ctx)
@@ -196,7 +186,7 @@ func (l *login) filled(o *stored, why string, err error) {
 	b := l.s.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if why != "" && !l.s.life.over {
+	if why != "" && !l.s.life.isOver() {
 		why = "cannot restore the storage of " + o.origin.Origin + ": " + why
 		b.log.Warn(why)
 		if l.status != nil {
@@ -216,12 +206,11 @@ func (l *login) filled(o *stored, why string, err error) {
 	}
 }
 
-// State returns the cookies and the storage of the session's base context, and
-// what could not be read. The storage is that of the origins that the session
-// has visited or started with.
+// State returns the cookies and the storage of the session's base context, and what could not be read. The storage is
+// that of the origins that the session has visited or started with.
 func (s *Session) State(ctx context.Context) (state *logins.State, lost []string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
-	defer s.life.bind(ctx, cancel)()
+	ctx, cancel := s.life.within(ctx, saveTimeout)
+	defer cancel()
 	state = &logins.State{Origins: []logins.Origin{}}
 	if state.Cookies, err = webstorage.Cookies(ctx, s.link, s.base); err != nil {
 		return nil, nil, s.life.because(fmt.Errorf("cannot read the cookies: %w", err))

@@ -16,14 +16,12 @@ import (
 
 // Options are the properties of a session.
 type Options struct {
-	// Settings are those of sessions. With DefaultContext all files may be put into
-	// forms, and there is no proxy; a client that is a process of this user may name its
-	// own directories besides DownloadRoots.
+	// Settings are those of sessions. With DefaultContext all files may be put into forms, and there is no proxy; a
+	// client that is a process of this user may name its own directories besides DownloadRoots.
 	settings.Settings
-	// DefaultContext makes the browser's default context the base context of the
-	// session, with its profile, logins and extensions. The context outlives
-	// the session. The session is the user's own: it may also open files and
-	// trace its pages.
+	// DefaultContext makes the browser's default context the base context of the session, with its profile, logins and
+	// extensions. The context outlives the session. The session is the user's own: it may also open files and trace
+	// its pages.
 	DefaultContext bool
 	// Files, if not nil, keep what the session downloads, wherever a client
 	// wants it; whoever made them closes them after the session.
@@ -33,20 +31,17 @@ type Options struct {
 	Login *logins.State
 	// Keep has what the session stores reported to Look.
 	Keep bool
-	// Tabs are the pages that it starts with; none: a blank one. With DefaultContext they
-	// are those of the browser.
+	// Tabs are the pages that it starts with; none: a blank one. With DefaultContext they are those of the browser.
 	Tabs []Tab
 	// Emulated, if not nil, is what clients had changed the emulation of the settings to.
 	Emulated *emulate.Emulation
 }
 
-// keepsDownloads reports whether the session's files are kept in a directory of
-// its own.
+// keepsDownloads reports whether the session's files are kept in a directory of its own.
 func (o *Options) keepsDownloads() bool { return o.Files != nil }
 
-// downloadParams returns the parameters of Browser.setDownloadBehavior for what
-// a client wants: whatever its directory is, Chrome writes to the session's if
-// there is one.
+// downloadParams returns the parameters of Browser.setDownloadBehavior for what a client wants: whatever its directory
+// is, Chrome writes to the session's if there is one.
 func (o *Options) downloadParams(context string, w wish) map[string]any {
 	p := map[string]any{"behavior": w.behavior, "browserContextId": context, "eventsEnabled": true}
 	switch {
@@ -72,8 +67,7 @@ func (o *Options) downloadRoots() []string {
 	return roots
 }
 
-// uploadRoots returns the directories whose files clients may name, without
-// symbolic links.
+// uploadRoots returns the directories whose files clients may name, without symbolic links.
 func (o *Options) uploadRoots() []string {
 	if o.DefaultContext {
 		return []string{"/"} // it is the user's own
@@ -89,9 +83,8 @@ func (o *Options) uploadRoots() []string {
 	return roots
 }
 
-// resolveFiles replaces the file names of a command by those without symbolic
-// links, so that Chrome opens what was checked. It refuses a name that leads
-// nowhere, too: whoever creates the file later would choose where it leads.
+// resolveFiles replaces the file names of a command by those without symbolic links, so that Chrome opens what was
+// checked. It refuses a name that leads nowhere, too: whoever creates the file later would choose where it leads.
 func (o *Options) resolveFiles(params json.RawMessage, roots []string) (json.RawMessage, *policy.Error) {
 	var files []string
 	if o.DefaultContext || json.Unmarshal(jsonrpc.Get(params, "files"), &files) != nil {

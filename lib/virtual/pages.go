@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/wait"
 )
 
-// pages are the pages of a session, and what all of them are to have.
+// pages are the pages of a session, and what all of them are to have. The browser's lock guards it.
 type pages struct {
 	s                *Session
 	open             int
@@ -25,12 +26,12 @@ func (p *pages) addLocked(t *target) {
 	p.s.login.visitedLocked(t)
 	if t.typ == "page" {
 		p.open++
-		if !p.s.life.over {
+		if !p.s.life.isOver() {
 			p.enforceLimitLocked(t)
 			p.prepareLocked(t)
 		}
 	}
-	if p.s.emulates.isWorkerLocked(t) && !p.s.life.over {
+	if p.s.emulates.isWorkerLocked(t) && !p.s.life.isOver() {
 		p.s.emulates.prepareWorkerLocked(t)
 	}
 	t.lastShown = string(t.visibleInfo())
@@ -52,7 +53,7 @@ func (p *pages) removeLocked(t *target) {
 		p.s.browser.forgetContextLocked(t.context)
 	}
 	for k := range p.s.clients.all {
-		k.targetGoneLocked(t)
+		k.sessions.targetGoneLocked(t)
 	}
 	p.s.clients.notifyLocked(t, "Target.targetDestroyed", map[string]string{"targetId": t.id})
 	p.s.finishLocked()
@@ -111,7 +112,7 @@ func (p *pages) closeForGood(t *target) {
 		p.s.link.Send("", "Target.closeTarget", map[string]string{"targetId": t.id})
 		select {
 		case <-again.C:
-		case <-p.s.life.ended:
+		case <-p.s.life.ctx.Done():
 			return
 		}
 		p.s.browser.mu.Lock()
@@ -120,12 +121,10 @@ func (p *pages) closeForGood(t *target) {
 	}
 }
 
-// prepareLocked attaches the session itself to a new page, and sets the state
-// that a whole browser would give it: the page has the focus, as if it were
-// alone. Until it has answered, the page stays paused and no client navigates
-// it: Chromium 156 repeats an unanswered setFocusEmulationEnabled to the next
-// document before that exists, and the renderer crashes. A pop-up without an
-// opener answers only after it has resumed, and so does a page of the headless
+// prepareLocked attaches the session itself to a new page, and sets the state that a whole browser would give it: the
+// page has the focus, as if it were alone. Until it has answered, the page stays paused and no client navigates it:
+// Chromium 156 repeats an unanswered setFocusEmulationEnabled to the next document before that exists, and the
+// renderer crashes. A pop-up without an opener answers only after it has resumed, and so does a page of the headless
 // shell that is made with an address: they get the focus with their document.
 func (p *pages) prepareLocked(t *target) {
 	b := p.s.browser
@@ -199,8 +198,7 @@ func (p *pages) prepareLocked(t *target) {
 // readyTimeout bounds how long a new page waits for its preparation.
 const readyTimeout = 5 * time.Second
 
-// focusLocked gives the focus to a pop-up without an opener, and has it kept, once it
-// has its first document.
+// focusLocked gives the focus to a pop-up without an opener, and has it kept, once it has its first document.
 func (p *pages) focusLocked(t *target) {
 	if t.needsFocus && jsonrpc.GetString(t.info, "url") != "" {
 		t.needsFocus = false
@@ -217,10 +215,5 @@ func (p *pages) awaitReady(ctx context.Context, page string) error {
 	if t == nil || t.ready == nil {
 		return nil
 	}
-	select {
-	case <-t.ready:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait.For(ctx, t.ready)
 }

@@ -9,11 +9,10 @@ import (
 	"btools/lib/jsonrpc"
 )
 
-// A new target is paused before its first document. Chrome waits for the CDP sessions with
-// which it has attached the watchers to it, and keeps the document from running until these
-// are told to resume. A session that is requested later is none of them: what a client sends
-// on it takes effect when the document already runs. So a client with auto-attach is given
-// the session of a watcher.
+// A new target is paused before its first document. Chrome waits for the CDP sessions with which it has attached the
+// watchers to it, and keeps the document from running until these are told to resume. A session that is requested
+// later is none of them: what a client sends on it takes effect when the document already runs. So a client with
+// auto-attach is given the session of a watcher.
 
 // pause is what a new target waits for.
 type pause struct {
@@ -23,8 +22,7 @@ type pause struct {
 	expected int // watchers that will be; 0: the first one has not been yet
 }
 
-// blocker is what must set a target up: a root of a client, a client by the tab of the target,
-// or the session itself.
+// blocker is what must set a target up: a root of a client, a client by the tab of the target, or the session itself.
 type blocker struct {
 	client *Client // nil: the session
 	root   *root   // nil: the tab
@@ -76,15 +74,14 @@ func (t *target) isComing() bool {
 // target. Clients beyond their number get sessions that are requested.
 const maxWatchers = 4
 
-// awaitWatchers opens watchers until there is one for each root of the session's clients for
-// which new targets wait.
+// awaitWatchers opens watchers until there is one for each root of the session's clients for which new targets wait.
 func (b *Browser) awaitWatchers(ctx context.Context, s *Session) {
 	b.opening.Lock()
 	defer b.opening.Unlock()
 	b.mu.Lock()
 	wanted := 0
 	for k := range s.clients.all {
-		for _, r := range k.roots {
+		for _, r := range k.sessions.roots {
 			if r.auto != nil && r.wait {
 				wanted++
 			}
@@ -165,11 +162,10 @@ func (b *Browser) targetAttachedLocked(from *link, params json.RawMessage) {
 	}
 }
 
-// giveToRootLocked gives a CDP session to one of the clients that set the target up and have
-// none with it.
+// giveToRootLocked gives a CDP session to one of the clients that set the target up and have none with it.
 func (t *target) giveToRootLocked(i int) {
 	for k := range t.session.clients.all {
-		for _, r := range k.roots {
+		for _, r := range k.sessions.roots {
 			if _, begun := r.byAuto[t.id]; begun || !r.wait || !r.attaches(t) {
 				continue
 			}
@@ -188,11 +184,11 @@ func (t *target) giveLocked(i int, k *Client, a *attachment, at string) bool {
 		return false
 	}
 	h.to, a.from = k, h.from
-	k.attached[h.id] = a
+	k.sessions.attached[h.id] = a
 	if a.root != nil {
 		a.root.byAuto[t.id] = h.id
 	}
-	k.attachLocked(t, 1)
+	k.sessions.countLocked(t, 1)
 	params := jsonrpc.Set(h.params, "targetInfo", t.visibleInfo())
 	k.toClient.Put(wire.Event(at, "Target.attachedToTarget", params))
 	return true
@@ -210,65 +206,6 @@ func (t *target) giveBelowLocked(k *Client, parent string) bool {
 		}
 	}
 	return false
-}
-
-// takeBackLocked gives a CDP session back to its watcher, if a watcher has given it. It does
-// not end with the client, and a target that still waits for it must be told to resume.
-func (k *Client) takeBackLocked(session string, a *attachment) {
-	if a.from == nil {
-		return
-	}
-	h := held{id: session, from: a.from}
-	if !k.up.Give(session, a.from.conn) {
-		return // it has ended, or its watcher has, with the browser
-	}
-	if t := k.session.browser.targets[a.target]; t != nil && t.pause != nil {
-		for i := range t.pause.held {
-			if t.pause.held[i].id == session {
-				t.pause.held[i].to = nil
-				return // it resumes with the others
-			}
-		}
-	}
-	h.resume()
-}
-
-// endGivenLocked ends a CDP session that a watcher has given, and tells the client.
-func (k *Client) endGivenLocked(session string, a *attachment) {
-	at := a.parent
-	if a.root != nil {
-		at = a.root.session
-	}
-	k.session.work.Go(func() { k.calls.FailSession(session) }) // what it calls may take the lock
-	k.takeBackLocked(session, a)
-	k.forgetLocked(session)
-	k.toClient.Put(wire.Event(at, "Target.detachedFromTarget",
-		map[string]string{"sessionId": session, "targetId": a.target}))
-}
-
-// awaitRoots returns when the client's roots have been told of a target that a page has led
-// to. A page and the browser both lead to a service worker. Chrome announces it to the
-// browser's clients first, and fetches its script once the page's CDP session is resumed:
-// clients have asked for the network's events by then.
-func (k *Client) awaitRoots(info json.RawMessage) {
-	b := k.session.browser
-	b.mu.Lock()
-	late := false
-	typ, id := jsonrpc.GetString(info, "type"), jsonrpc.GetString(info, "targetId")
-	for _, r := range k.roots {
-		late = late || r.wait && attachedAtRoot[typ] && r.auto.matches(typ) && r.byAuto[id] == ""
-	}
-	more := b.more
-	b.mu.Unlock()
-	if !late || typ == "page" || typ == "tab" {
-		return
-	}
-	ctx, cancel := k.bounded()
-	defer cancel()
-	k.session.hiding.sync(ctx)
-	for _, l := range more {
-		l.Call(ctx, "", "Browser.getVersion", nil)
-	}
 }
 
 // resumeLaterLocked has a client's CDP session resume together with those of the watchers.

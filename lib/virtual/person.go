@@ -39,12 +39,12 @@ func (s *Session) Taken(r api.AttachRequest) control.Taken {
 }
 
 // mayView returns the refusal of a command that a person may not send without control.
-func (k *Client) mayView(c policy.Command) *policy.Error {
+func (r request) mayView() *policy.Error {
 	switch {
-	case policy.Views(c.Method), k.session.lock.isOf(k, policy.During(c) == policy.Waits):
+	case policy.Views(r.Method), r.k.session.lock.isOf(r.k, policy.During(r.Command) == policy.Waits):
 		return nil
 	}
-	return jsonrpc.Errorf(policy.ServerError, "%s needs control of the session: Btools.take", c.Method)
+	return jsonrpc.Errorf(policy.ServerError, "%s needs control of the session: Btools.take", r.Method)
 }
 
 // holding is what persons are told of who has control.
@@ -60,50 +60,50 @@ const minHolder = 16
 
 // take answers Btools.take: the person has control, by a random name that it gives, again with it after its connection
 // was lost.
-func (k *Client) take(c policy.Command) {
+func take(r request) {
 	var p struct {
 		Holder  string
 		Scripts bool
 	}
-	json.Unmarshal(c.Params, &p) // else there is no name
+	json.Unmarshal(r.Params, &p) // else there is no name
 	switch {
-	case k.person == nil || k.person.Tile:
-		k.refuse(c, policy.NotAllowed())
+	case r.k.person == nil || r.k.person.Tile:
+		r.refuse(policy.NotAllowed())
 		return
-	case k.person.View:
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "whoever has this address may look only: "+
+	case r.k.person.View:
+		r.refuse(jsonrpc.Errorf(policy.ServerError, "whoever has this address may look only: "+
 			"bproxy view --control prints one that may take control"))
 		return
 	case len(p.Holder) < minHolder:
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "holder is a random text of at least %d characters",
+		r.refuse(jsonrpc.Errorf(jsonrpc.InvalidParams, "holder is a random text of at least %d characters",
 			minHolder))
 		return
 	}
-	if err := k.session.lock.takeOver(p.Holder, k.person.Who, p.Scripts); err != nil {
-		k.refuse(c, err)
+	if err := r.k.session.lock.takeOver(p.Holder, r.k.person.Who, p.Scripts); err != nil {
+		r.refuse(err)
 		return
 	}
-	k.session.lock.name(k, p.Holder)
-	k.session.throttle.wake(k.ctx)
-	k.reply(c, emptyObject)
-	k.session.clients.tellControl()
+	r.k.session.lock.name(r.k, p.Holder)
+	r.k.session.throttle.wake(r.k.ctx)
+	r.reply(emptyObject)
+	r.k.session.clients.tellControl()
 }
 
 // give answers Btools.give.
-func (k *Client) give(c policy.Command) {
-	if !k.session.lock.isOf(k, false) {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "you do not have control of this session"))
+func give(r request) {
+	if !r.k.session.lock.isOf(r.k, false) {
+		r.refuse(jsonrpc.Errorf(policy.ServerError, "you do not have control of this session"))
 		return
 	}
-	k.session.Give(k.holder)
-	k.reply(c, emptyObject)
+	r.k.session.lock.give(r.k.holder)
+	r.reply(emptyObject)
 }
 
 // waitUntilFree answers Btools.waitUntilFree when no person has control.
-func (k *Client) waitUntilFree(c policy.Command) {
-	k.session.work.Go(func() {
-		if k.session.lock.await(k.ctx) {
-			k.reply(c, emptyObject)
+func waitUntilFree(r request) {
+	r.k.session.work.Go(func() {
+		if r.k.session.lock.await(r.k.ctx) {
+			r.reply(emptyObject)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func (k *Client) tellCommand(c policy.Command) {
 	b := k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t := k.targetLocked(c.Session); t != nil {
+	if t := k.sessions.targetLocked(c.Session); t != nil {
 		does.Target = t.id
 	} else if t := b.targets[jsonrpc.GetString(c.Params, "targetId")]; t != nil && t.session == k.session {
 		does.Target = t.id

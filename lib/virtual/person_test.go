@@ -135,7 +135,7 @@ func TestTakeOverReleases(t *testing.T) {
 	down(agent, at)
 	anna := person(t, s, "anna")
 	anna.take("anna-anna-anna-anna")
-	s.Give("anna-anna-anna-anna")
+	s.lock.give("anna-anna-anna-anna")
 	check("the client")
 	anna.take("anna-anna-anna-anna")
 	down(anna, anna.attach(page))
@@ -145,7 +145,7 @@ func TestTakeOverReleases(t *testing.T) {
 	down(anna, anna.attach(page))
 	anna.conn.Close(websocket.Normal, "")
 	until(t, "the person's connection has ended", func() bool { return s.clients.seen.Load() == 0 })
-	if !s.Give("anna-anna-anna-anna") {
+	if !s.lock.give("anna-anna-anna-anna") {
 		t.Error("a lost connection ends control at once")
 	}
 	check("the person that is gone")
@@ -213,7 +213,7 @@ func TestTakeOver(t *testing.T) {
 		agent.begin(at, "Runtime.evaluate", map[string]any{"expression": fmt.Sprintf("all.push(%d)", n)})
 	}
 	agent.begin(at, "Page.getLayoutMetrics", nil) // comes behind them
-	s.Give("anna")
+	s.lock.give("anna")
 	got = agent.must(at, "Runtime.evaluate", map[string]any{"expression": "all.join()"})
 	if all := jsonrpc.GetString(got, "result", "value"); all != "1,2,3,4,5,6,7,8,9" {
 		t.Errorf("done is %s", all)
@@ -222,7 +222,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.used.Store(0)
-	if s.Give("ben"); time.Since(s.Used()) > time.Minute {
+	if s.lock.give("ben"); time.Since(s.Used()) > time.Minute {
 		t.Error("that a person had control was no use of the session")
 	}
 }
@@ -243,7 +243,7 @@ func TestTakeOverInTheLastMoment(t *testing.T) {
 			}
 			agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "++done"})
 			time.Sleep(takeover.Patience - early*time.Millisecond)
-			s.Give("anna")
+			s.lock.give("anna")
 			answer := string(agent.next())
 			got := agent.must(at, "Runtime.evaluate", map[string]any{"expression": "done"})
 			done := string(jsonrpc.Get(got, "result", "value"))

@@ -18,19 +18,17 @@ import (
 	"btools/lib/forward/upstream"
 	"btools/lib/jsonrpc"
 	"btools/lib/sockets"
-	"btools/lib/virtual/policy"
 )
 
-// sessionProxy is the forwarder through which the pages of a session go.
+// sessionProxy is the forwarder through which the pages of a session go. It stays as the session begins with it.
 type sessionProxy struct {
 	s    *Session
 	to   *forward.Forwarder // to the proxy of the options, and past kept; nil without either
 	kept netip.AddrPort     // the browser's own port, from which the pages are kept; zero: none
 }
 
-// open starts the forwarder of the session, which ends with it: to its proxy, or
-// to servers themselves if the browser has a debugging port, which no page may reach, or
-// if there are rules about what pages may reach.
+// open starts the forwarder of the session, which ends with it: to its proxy, or to servers themselves if the browser
+// has a debugging port, which no page may reach, or if there are rules about what pages may reach.
 func (p *sessionProxy) open(ctx context.Context) (err error) {
 	b := p.s.browser
 	rules := p.s.options.Limits()
@@ -134,9 +132,8 @@ func (p *sessionProxy) contextParams(params json.RawMessage) (json.RawMessage, e
 // loopbackToo in a bypass list sends loopback through the proxy.
 const loopbackToo = "<-loopback>"
 
-// keepFrom returns a list of what goes past the forwarder such that nothing can go to
-// the browser's own port. Without another proxy, that is all other machines' at the
-// usual ports: the list knows no other word for "not this port".
+// keepFrom returns a list of what goes past the forwarder such that nothing can go to the browser's own port. Without
+// another proxy, that is all other machines' at the usual ports: the list knows no other word for "not this port".
 func (p *sessionProxy) keepFrom(bypass string) string {
 	rules := []string{}
 	if p.s.options.Proxy != "" {
@@ -172,8 +169,7 @@ func (b *Browser) KeepsPagesFromPort(ctx context.Context) bool { return b.ownPor
 // acceptTime is how long a browser may take to accept a connection.
 const acceptTime = 2 * time.Second
 
-// listensHere reports whether the browser's own process listens at an address, and not
-// what leads to another machine.
+// listensHere reports whether the browser's own process listens at an address, and not what leads to another machine.
 func (b *Browser) listensHere(ctx context.Context, at netip.AddrPort) bool {
 	pid, err := b.process(ctx)
 	if err != nil {
@@ -226,17 +222,16 @@ const whyKnown = time.Minute
 
 // whyFailed answers Btools.whyFailed: why the latest request to the server of a URL has failed, in the form of Chrome's
 // errors; "": it is not known.
-func (k *Client) whyFailed(c policy.Command, _ *root) {
+func whyFailed(r request) {
 	why := ""
-	if s := k.session; s.options.isLimited() {
-		why = s.proxy.to.WhyServerFailed(jsonrpc.GetString(c.Params, "url"), time.Now().Add(-whyKnown))
+	if s := r.k.session; s.options.isLimited() {
+		why = s.proxy.to.WhyServerFailed(jsonrpc.GetString(r.Params, "url"), time.Now().Add(-whyKnown))
 	}
-	k.reply(c, jsonrpc.Set(emptyObject, "errorText", quote(why)))
+	r.reply(jsonrpc.Set(emptyObject, "errorText", quote(why)))
 }
 
-// namesRule returns a function that completes the answer to Page.navigate: an address that
-// a rule forbids fails with the rule, and any other with the reason, not with what Chrome
-// says of a proxy.
+// namesRule returns a function that completes the answer to Page.navigate: an address that a rule forbids fails with
+// the rule, and any other with the reason, not with what Chrome says of a proxy.
 func (p *sessionProxy) namesRule(address string) func(json.RawMessage) json.RawMessage {
 	began := time.Now()
 	return func(result json.RawMessage) json.RawMessage {

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -19,9 +20,8 @@ import (
 	"btools/lib/record"
 )
 
-// Session is one virtual browser: its life, and what the other types of this package that
-// know it as s are to each other. What they have is guarded by the browser's lock, if they
-// do not say otherwise.
+// Session is one virtual browser. Its parts are types of their own, which know it as s. The browser's lock guards what
+// they have, unless they say otherwise.
 type Session struct {
 	id      string // its ID as a target
 	options Options
@@ -47,21 +47,21 @@ type Session struct {
 
 // life is how far a session is.
 type life struct {
-	started     time.Time
-	begun, over bool
-	ended       chan struct{} // closed when it begins to end
-	gone        chan struct{} // closed when all of its targets are gone
-	finished    chan struct{} // closed when its clients and goroutines have ended
-	why         error         // the reason of its end; set before ended is closed
+	started  time.Time
+	begun    bool
+	ctx      context.Context // ends when the session begins to end, with the reason
+	end      context.CancelCauseFunc
+	gone     chan struct{} // closed when all of its targets are gone
+	finished chan struct{} // closed when its clients and goroutines have ended
 }
 
 // NewSession creates a session with one blank page.
 func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{
 		id: rand.Text(), options: o, browser: b, contexts: map[string]bool{},
-		life: life{started: time.Now(), ended: make(chan struct{}), gone: make(chan struct{}),
-			finished: make(chan struct{})},
+		life: life{started: time.Now(), gone: make(chan struct{}), finished: make(chan struct{})},
 	}
+	s.life.ctx, s.life.end = context.WithCancelCause(context.Background())
 	s.lock.s, s.throttle.s, s.hiding.s, s.proxy.s = s, s, s, s
 	s.clients = clientSet{s: s, all: map[*Client]bool{}}
 	s.pages = pages{s: s, own: map[string]string{}, windows: map[int64]bool{}}
@@ -84,7 +84,16 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 		l.close()
 		return nil, err
 	}
-	if err = s.inStartSlot(ctx, s.begin); err == nil {
+	select {
+	case b.startSlots <- struct{}{}:
+		err = s.begin(ctx)
+		<-b.startSlots
+	case <-l.done:
+		err = l.why
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err == nil {
 		err = s.emulates.checkScripts(ctx)
 	}
 	b.mu.Lock()
@@ -94,24 +103,12 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 	s.life.begun = err == nil
 	b.mu.Unlock()
 	if err != nil {
-		s.end(err)
+		s.stop(err)
+		<-s.life.finished
 		return nil, err
 	}
 	s.Touch()
 	return s, nil
-}
-
-// inStartSlot calls f when few enough other sessions are starting.
-func (s *Session) inStartSlot(ctx context.Context, f func(context.Context) error) error {
-	select {
-	case s.browser.startSlots <- struct{}{}:
-		defer func() { <-s.browser.startSlots }()
-		return f(ctx)
-	case <-s.link.done:
-		return s.link.why
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // addSession adds a session, for which the browser waits at its end.
@@ -132,14 +129,14 @@ func (s *Session) run() {
 	defer close(s.life.finished)
 	defer s.lock.stop()
 	select {
-	case <-s.life.ended:
+	case <-s.life.ctx.Done():
 	case <-s.link.done:
 		s.stop(s.link.why)
 	}
 	var clients sync.WaitGroup
 	s.browser.mu.Lock()
 	for k := range s.clients.all {
-		clients.Go(func() { k.disconnect(s.life.why) })
+		clients.Go(func() { k.disconnect(s.Err()) })
 	}
 	s.browser.mu.Unlock()
 	clients.Wait()
@@ -217,8 +214,8 @@ func (s *Session) begin(ctx context.Context) error {
 func (b *Browser) claimContext(s *Session, base string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.life.over {
-		return s.life.why
+	if s.life.isOver() {
+		return s.Err()
 	}
 	if b.contexts[base] != nil {
 		return errors.New("the browser's default context belongs to another session")
@@ -248,8 +245,7 @@ func (s *Session) adopt(ctx context.Context) error {
 	return nil
 }
 
-// NewPage opens a page in the base context and returns its target ID, once the
-// session knows the target.
+// NewPage opens a page in the base context and returns its target ID, once the session knows the target.
 func (s *Session) NewPage(ctx context.Context, url string) (string, error) {
 	if err := s.lock.refusal(); err != nil {
 		return "", err
@@ -320,8 +316,7 @@ func (s *Session) ReadTitles(ctx context.Context) {
 	}
 }
 
-// Targets returns Chrome's TargetInfo of each target that /json/list shows:
-// pages, frames of other sites, workers.
+// Targets returns Chrome's TargetInfo of each target that /json/list shows: pages, frames of other sites, workers.
 func (s *Session) Targets() (infos []json.RawMessage) {
 	s.browser.mu.Lock()
 	defer s.browser.mu.Unlock()
@@ -367,23 +362,23 @@ func (s *Session) Stats() api.Stats {
 	return st
 }
 
-// Downloads returns the files that the session has downloaded; nil if they are where its
-// browser puts them.
+// Downloads returns the files that the session has downloaded; nil if they are where its browser puts them.
 func (s *Session) Downloads() *downloads.Files { return s.options.Files }
 
 // Browser returns the Chrome of the session.
 func (s *Session) Browser() *Browser { return s.browser }
 
 // Done is closed when the session begins to end; Err says why.
-func (s *Session) Done() <-chan struct{} { return s.life.ended }
+func (s *Session) Done() <-chan struct{} { return s.life.ctx.Done() }
 
 // Err returns why the session ended; it is set once Done is closed.
-func (s *Session) Err() error { return s.life.why }
+func (s *Session) Err() error { return context.Cause(s.life.ctx) }
 
 // End disconnects the session's clients and closes its contexts. It returns
 // when all of its pages are gone, or with the context's error.
 func (s *Session) End(ctx context.Context) error {
-	s.end(ErrEnded)
+	s.stop(ErrEnded)
+	<-s.life.finished
 	if s.options.DefaultContext {
 		return nil
 	}
@@ -397,13 +392,6 @@ func (s *Session) End(ctx context.Context) error {
 	}
 }
 
-// end ends the session once; it returns when its clients and goroutines have
-// ended.
-func (s *Session) end(why error) {
-	s.stop(why)
-	<-s.life.finished
-}
-
 // stop starts the end of the session and does not wait.
 func (s *Session) stop(why error) {
 	s.browser.mu.Lock()
@@ -412,37 +400,29 @@ func (s *Session) stop(why error) {
 }
 
 func (s *Session) stopLocked(why error) {
-	if s.life.over {
+	if s.life.isOver() {
 		return
 	}
-	s.life.over, s.life.why = true, why
 	if used := time.Unix(0, s.used.Load()); used.After(s.browser.used) {
 		s.browser.used = used
 	}
-	close(s.life.ended)
-	if s.options.DefaultContext && s.browser.contexts[s.base] == s {
-		s.abandonTargetsLocked()
+	s.life.end(why)
+	if b := s.browser; s.options.DefaultContext && b.contexts[s.base] == s { // its targets stay open
+		for id, t := range b.targets {
+			if t.session == s && t.context == s.base {
+				t.releaseLocked()
+				delete(b.targets, id)
+			}
+		}
+		delete(b.contexts, s.base)
 	}
 	s.finishLocked()
-}
-
-// abandonTargetsLocked forgets the targets of the browser's default context,
-// which stay open.
-func (s *Session) abandonTargetsLocked() {
-	b := s.browser
-	for id, t := range b.targets {
-		if t.session == s && t.context == s.base {
-			t.releaseLocked()
-			delete(b.targets, id)
-		}
-	}
-	delete(b.contexts, s.base)
 }
 
 // finishLocked removes a session that is over once its last target is gone.
 func (s *Session) finishLocked() {
 	b := s.browser
-	if !s.life.over || len(s.targetsLocked()) > 0 {
+	if !s.life.isOver() || len(s.targetsLocked()) > 0 {
 		return
 	}
 	select {
@@ -487,36 +467,18 @@ func (t *target) shown(info json.RawMessage) json.RawMessage {
 	return jsonrpc.Set(info, "attached", attached)
 }
 
-// lasting returns a context that ends with the session, and after a time.
-func (l *life) lasting(d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), d, fmt.Errorf("it took more than %v", d))
-	return ctx, l.bind(ctx, cancel)
-}
+// isOver reports whether the session has begun to end.
+func (l *life) isOver() bool { return l.ctx.Err() != nil }
 
-// bind cancels a context when the session begins to end. The function that it
-// returns cancels it, too, and must be called.
-func (l *life) bind(ctx context.Context, cancel context.CancelFunc) context.CancelFunc {
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		select {
-		case <-l.ended:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return func() {
+// within returns a context that ends with the session, too, and after a time.
+func (l *life) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("it took more than %v", d))
+	stop := context.AfterFunc(l.ctx, cancel)
+	return ctx, func() {
+		stop()
 		cancel()
-		<-over
 	}
 }
 
-// because returns why a session has ended if that explains an error.
-func (l *life) because(err error) error {
-	select {
-	case <-l.ended:
-		return l.why
-	default:
-		return err
-	}
-}
+// because returns why the session has ended if that explains an error.
+func (l *life) because(err error) error { return cmp.Or(context.Cause(l.ctx), err) }

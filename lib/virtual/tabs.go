@@ -12,6 +12,7 @@ import (
 	"btools/lib/emulate"
 	"btools/lib/jsonrpc"
 	"btools/lib/logins"
+	"btools/lib/wait"
 	"btools/lib/webstorage"
 )
 
@@ -23,11 +24,9 @@ var (
 )
 
 const (
-	// tabTimeout is how long a page may take to describe itself: one that hangs
-	// keeps its URL only.
+	// tabTimeout is how long a page may take to describe itself: one that hangs keeps its URL only.
 	tabTimeout = 5 * time.Second
-	// defaultCommit is how long a new session waits for the servers of its tabs;
-	// the pages go on loading after that.
+	// defaultCommit is how long a new session waits for the servers of its tabs; the pages go on loading after that.
 	defaultCommit = 2 * time.Second
 	// scrollTimeout is how long the script of a page may take to scroll it: its 100 tries
 	// take 10s, or longer if the page is busy.
@@ -36,9 +35,8 @@ const (
 	world = "btools"
 )
 
-// Snapshot is what a session needs to go on in a context of its own: the same
-// logins and pages. What clients have made besides, such as further contexts, is
-// not part of it.
+// Snapshot is what a session needs to go on in a context of its own: the same logins and pages. What clients have made
+// besides, such as further contexts, is not part of it.
 type Snapshot struct {
 	State *logins.State `json:"state"`
 	Tabs  []Tab         `json:"tabs"`
@@ -50,8 +48,7 @@ type Snapshot struct {
 // ErrBusy means that a session is in use.
 var ErrBusy = errors.New("the session is in use")
 
-// Snapshot returns what the session needs to go on elsewhere. What could not be
-// read is logged.
+// Snapshot returns what the session needs to go on elsewhere. What could not be read is logged.
 func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if s.isBusy() {
 		return nil, ErrBusy
@@ -117,8 +114,7 @@ func (p *pages) tabs(ctx context.Context) []Tab {
 // isBlank reports whether a page with this URL has no document of a server.
 func isBlank(url string) bool { return url == "" || url == "about:blank" }
 
-// inWorld evaluates an expression in a page, in a world of ours, and returns the
-// JSON in the string that is its value.
+// inWorld evaluates an expression in a page, in a world of ours, and returns the JSON in the string that is its value.
 func (p *pages) inWorld(ctx context.Context, session, expression string) (json.RawMessage, error) {
 	got, err := p.s.link.Call(ctx, session, "Page.getFrameTree", nil)
 	if err != nil {
@@ -194,8 +190,7 @@ func (p *pages) reload(page string, tab Tab) {
 	if session == "" {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer p.s.life.bind(ctx, cancel)()
+	ctx := p.s.life.ctx
 	p.s.link.Send(session, "Page.enable", nil) // or no script runs in new documents, and none is reported
 	if tab.Page != nil {
 		// A document that is requested before the answer does not run it.
@@ -211,10 +206,7 @@ func (p *pages) reload(page string, tab Tab) {
 	case string(jsonrpc.Get(got, "isDownload")) == "true":
 		p.restored(session)
 	case scrolled != nil:
-		select {
-		case <-scrolled:
-		case <-ctx.Done():
-		}
+		wait.For(ctx, scrolled)
 	}
 }
 
@@ -228,14 +220,14 @@ func (p *pages) frameNavigated(session string, params json.RawMessage) {
 		return
 	}
 	p.s.work.Go(func() {
-		ctx, cancel := p.s.life.lasting(readyTimeout)
+		ctx, cancel := p.s.life.within(p.s.life.ctx, readyTimeout)
 		defer cancel()
 		p.s.hiding.sync(ctx) // so that the target has the address of the document
 		// The script runs with the document's first one, which may be later; or now.
 		p.s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "0"})
 		if t := p.restored(session); t != nil && t.scrolled != nil {
 			defer close(t.scrolled)
-			ctx, cancel := p.s.life.lasting(scrollTimeout)
+			ctx, cancel := p.s.life.within(p.s.life.ctx, scrollTimeout)
 			defer cancel()
 			p.inWorld(ctx, session, "scrolled") // an error: the page shows another document by now
 		}

@@ -1,9 +1,9 @@
 package virtual
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,27 +14,26 @@ import (
 
 // attachToBrowserTarget adds a session with the browser, which exists only
 // here: commands on one of Chrome's own would not be checked.
-func (k *Client) attachToBrowserTarget(c policy.Command, r *root) {
-	b := k.session.browser
+func attachToBrowserTarget(r request) {
+	b := r.k.session.browser
 	session := rand.Text()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(k.roots) >= maxRoots {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError,
-			"the connection already has %d sessions with the browser, the maximum", maxRoots))
+	if len(r.k.sessions.roots) >= maxRoots {
+		r.refuse(fmt.Errorf("the connection already has %d sessions with the browser, the maximum", maxRoots))
 		return
 	}
-	k.roots[session] = newRoot(session)
-	k.hasMoreRoots.Store(true)
-	k.toClient.Put(wire.Event(r.session, "Target.attachedToTarget", map[string]any{
-		"sessionId": session, "targetInfo": k.session.browserInfo(), "waitingForDebugger": false,
+	r.k.sessions.roots[session] = newRoot(session)
+	r.k.sessions.hasMoreRoots.Store(true)
+	r.k.toClient.Put(wire.Event(r.root.session, "Target.attachedToTarget", map[string]any{
+		"sessionId": session, "targetInfo": browserInfo(r.k.session.id), "waitingForDebugger": false,
 	}))
-	k.reply(c, objectWith("sessionId", quote(session)))
+	r.reply(objectWith("sessionId", quote(session)))
 }
 
-// browserInfo returns the TargetInfo of the session itself.
-func (s *Session) browserInfo() json.RawMessage {
-	raw, _ := json.Marshal(map[string]any{"targetId": s.id, "type": "browser", "title": "", "url": "", "attached": true,
+// browserInfo returns the TargetInfo of a session itself, which has this ID.
+func browserInfo(id string) json.RawMessage {
+	raw, _ := json.Marshal(map[string]any{"targetId": id, "type": "browser", "title": "", "url": "", "attached": true,
 		"canAccessOpener": false})
 	return raw
 }
@@ -45,50 +44,48 @@ func objectWith(name string, value json.RawMessage) json.RawMessage {
 }
 
 // attachToTarget creates a session with a target.
-func (k *Client) attachToTarget(c policy.Command, r *root) {
-	if string(jsonrpc.Get(c.Params, "flatten")) != "true" {
-		k.refuse(c, policy.NotFlat())
+func attachToTarget(r request) {
+	if string(jsonrpc.Get(r.Params, "flatten")) != "true" {
+		r.refuse(policy.NotFlat())
 		return
 	}
-	if k.namesBrowser(c) {
-		k.attachToBrowserTarget(c, r)
+	if r.namesBrowser() {
+		attachToBrowserTarget(r)
 		return
 	}
-	b := k.session.browser
+	b := r.k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case len(k.attached) >= maxAttached:
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError,
-			"the connection already has %d sessions with targets, the maximum",
-			maxAttached))
-	case r != nil:
-		k.requestAttachLocked(jsonrpc.GetString(c.Params, "targetId"), &attachRequest{root: r}, k.answerTo(c, nil))
+	case len(r.k.sessions.attached) >= maxAttached:
+		r.refuse(fmt.Errorf("the connection already has %d sessions with targets, the maximum", maxAttached))
+	case r.root != nil:
+		by := &attachRequest{root: r.root}
+		r.k.sessions.requestLocked(jsonrpc.GetString(r.Params, "targetId"), by, r.answerTo(nil))
 	default:
-		k.forward(c, r, nil)
+		r.forward(nil)
 	}
 }
 
 // createBrowserContext creates a context that ends with the session.
-func (k *Client) createBrowserContext(c policy.Command, _ *root) {
-	s, b := k.session, k.session.browser
+func createBrowserContext(r request) {
+	s, b := r.k.session, r.k.session.browser
 	b.mu.Lock()
 	full := len(s.contexts) >= maxContexts
 	b.mu.Unlock()
 	if full {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session already has %d browser contexts, the maximum",
-			maxContexts))
+		r.refuse(fmt.Errorf("the session already has %d browser contexts, the maximum", maxContexts))
 		return
 	}
-	params, err := s.proxy.contextParams(c.Params)
+	params, err := s.proxy.contextParams(r.Params)
 	if err != nil {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "%v", err))
+		r.refuse(err)
 		return
 	}
-	c.Params = params
-	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
+	r.Params = params
+	r.callOnSession(func(result json.RawMessage) json.RawMessage {
 		id := jsonrpc.GetString(result, "browserContextId")
-		ctx, cancel := k.bounded()
+		ctx, cancel := r.k.bounded()
 		defer cancel()
 		s.downloads.take(ctx, id) // it fails only with the context or the browser
 		b.mu.Lock()
@@ -101,15 +98,15 @@ func (k *Client) createBrowserContext(c policy.Command, _ *root) {
 
 // disposeBrowserContext disposes of a context that a client has created. It answers
 // after the events about the end of its targets, as Chrome does.
-func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
-	s, b := k.session, k.session.browser
-	id := jsonrpc.GetString(c.Params, "browserContextId")
+func disposeBrowserContext(r request) {
+	s, b := r.k.session, r.k.session.browser
+	id := jsonrpc.GetString(r.Params, "browserContextId")
 	if id == s.base {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "Cannot dispose default browser context."))
+		r.refuse(jsonrpc.Errorf(policy.ServerError, "Cannot dispose default browser context."))
 		return
 	}
-	k.callOnSession(c, func(result json.RawMessage) json.RawMessage {
-		k.awaitEnd(id)
+	r.callOnSession(func(result json.RawMessage) json.RawMessage {
+		r.k.sessions.awaitEnd(id)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(s.contexts, id)
@@ -122,32 +119,9 @@ func (k *Client) disposeBrowserContext(c policy.Command, _ *root) {
 // disposeTimeout bounds how long a client waits for the end of a context's targets.
 const disposeTimeout = 5 * time.Second
 
-// awaitEnd waits until the client has been told of the end of all targets of a context
-// that has been disposed of.
-func (k *Client) awaitEnd(disposed string) {
-	ctx, cancel := context.WithTimeout(k.ctx, disposeTimeout)
-	defer cancel()
-	b := k.session.browser
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	awaitLocked(ctx, &b.mu, &k.ended, func() bool {
-		for _, a := range k.attached {
-			if a.context == disposed {
-				return false
-			}
-		}
-		for _, t := range b.targets {
-			if t.context == disposed {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // getBrowserContexts answers with the contexts that clients have created.
-func (k *Client) getBrowserContexts(c policy.Command, _ *root) {
-	s := k.session
+func getBrowserContexts(r request) {
+	s := r.k.session
 	s.browser.mu.Lock()
 	ids := make([]string, 0, len(s.contexts))
 	for id := range s.contexts {
@@ -155,20 +129,19 @@ func (k *Client) getBrowserContexts(c policy.Command, _ *root) {
 	}
 	s.browser.mu.Unlock()
 	raw, _ := json.Marshal(map[string]any{"browserContextIds": ids, "defaultBrowserContextId": s.base})
-	k.reply(c, raw)
+	r.reply(raw)
 }
 
-// createTarget opens a page. It answers after the events about the target that
-// the client has enabled, as Chrome does.
-func (k *Client) createTarget(c policy.Command, r *root) {
-	if !k.setContext(&c) {
+// createTarget opens a page. It answers after the events about the target that the client has enabled, as Chrome does.
+func createTarget(r request) {
+	if !r.setContext() {
 		return
 	}
-	session := c.Session
-	if r != nil {
+	session := r.Session
+	if r.root != nil {
 		session = ""
 	}
-	s, b := k.session, k.session.browser
+	s, b := r.k.session, r.k.session.browser
 	b.mu.Lock()
 	full := s.pages.open+s.pages.opening >= maxPages
 	if !full {
@@ -176,94 +149,72 @@ func (k *Client) createTarget(c policy.Command, r *root) {
 	}
 	b.mu.Unlock()
 	if full {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError, "the session already has %d pages, the maximum", maxPages))
+		r.refuse(fmt.Errorf("the session already has %d pages, the maximum", maxPages))
 		return
 	}
-	if jsonrpc.GetString(c.Params, "browserContextId") == s.base {
-		s.login.fillFor(jsonrpc.GetString(c.Params, "url"))
+	if jsonrpc.GetString(r.Params, "browserContextId") == s.base {
+		s.login.fillFor(jsonrpc.GetString(r.Params, "url"))
 	}
-	k.calls.Begin(session, c.Method, c.Params, func(result json.RawMessage, err error) {
+	r.k.calls.Begin(session, r.Method, r.Params, func(result json.RawMessage, err error) {
 		b.mu.Lock()
 		s.pages.opening--
 		b.mu.Unlock()
 		if err != nil {
-			k.refuse(c, err)
+			r.refuse(err)
 			return
 		}
-		k.session.work.Go(func() {
-			ctx, cancel := k.bounded()
+		r.k.session.work.Go(func() {
+			ctx, cancel := r.k.bounded()
 			defer cancel()
 			id := jsonrpc.GetString(result, "targetId")
-			if r != nil {
-				k.awaitAttached(ctx, r, id)
+			if r.root != nil {
+				r.k.sessions.awaitAttached(ctx, r.root, id)
 			}
 			s.pages.awaitReady(ctx, id)
-			k.reply(c, result)
+			r.reply(result)
 		})
 	})
 }
 
-// awaitAttached waits until a root's auto-attach has told the client of a new
-// target.
-func (k *Client) awaitAttached(ctx context.Context, r *root, target string) {
-	b := k.session.browser
-	if k.session.hiding.sync(ctx) != nil {
-		return
-	}
-	attached := make(chan struct{})
-	b.mu.Lock()
-	t := b.targets[target]
-	if t == nil || !r.attaches(t) {
-		close(attached)
-	} else {
-		k.autoAttachLocked(r, t, func() { close(attached) })
-	}
-	b.mu.Unlock()
-	select {
-	case <-attached:
-	case <-ctx.Done():
-	}
-}
-
 // detachFromTarget ends a CDP session. Sessions with the browser end here, all
 // others in Chrome, which knows only the sessions of this connection.
-func (k *Client) detachFromTarget(c policy.Command, r *root) {
-	b := k.session.browser
-	id := jsonrpc.GetString(c.Params, "sessionId")
+func detachFromTarget(r request) {
+	b := r.k.session.browser
+	id := jsonrpc.GetString(r.Params, "sessionId")
 	b.mu.Lock()
-	over := k.roots[id]
+	over := r.k.sessions.roots[id]
 	if id == "" || over == nil {
-		a := k.attached[id]
+		a := r.k.sessions.attached[id]
 		given := a != nil && a.from != nil
 		if given {
-			k.endGivenLocked(id, a)
+			r.k.sessions.endGivenLocked(id, a)
 		}
 		b.mu.Unlock()
 		if given {
-			k.reply(c, emptyObject)
+			r.reply(emptyObject)
 		} else {
-			k.forward(c, r, nil)
+			r.forward(nil)
 		}
 		return
 	}
-	delete(k.roots, id)
-	delete(k.discover, id)
-	k.stopAutoAttachLocked(over)
+	delete(r.k.sessions.roots, id)
+	delete(r.k.sessions.discover, id)
+	r.k.sessions.stopAutoAttachLocked(over)
 	b.mu.Unlock()
-	k.reply(c, emptyObject)
-	k.toClient.Put(wire.Event(c.Session, "Target.detachedFromTarget",
-		map[string]string{"sessionId": id, "targetId": k.session.id}))
+	r.reply(emptyObject)
+	r.k.toClient.Put(wire.Event(r.Session, "Target.detachedFromTarget",
+		map[string]string{"sessionId": id, "targetId": r.k.session.id}))
 }
 
 // getTargetInfo describes a target of the session, or the session itself.
-func (k *Client) getTargetInfo(c policy.Command, r *root) {
-	if k.namesBrowser(c) || r != nil && jsonrpc.Get(c.Params, "targetId") == nil {
-		raw, _ := json.Marshal(map[string]any{"targetInfo": k.session.browserInfo()})
-		k.reply(c, raw)
+func getTargetInfo(r request) {
+	if r.namesBrowser() || r.root != nil && jsonrpc.Get(r.Params, "targetId") == nil {
+		raw, _ := json.Marshal(map[string]any{"targetInfo": browserInfo(r.k.session.id)})
+		r.reply(raw)
 		return
 	}
-	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
-		return jsonrpc.Set(result, "targetInfo", k.visibleInfo(jsonrpc.Get(result, "targetInfo")))
+	r.forward(func(result json.RawMessage) json.RawMessage {
+		return jsonrpc.Set(result, "targetInfo", r.k.visibleInfo(jsonrpc.Get(result, "targetInfo")))
 	})
 }
 
@@ -284,35 +235,34 @@ func (k *Client) owner(info json.RawMessage) *Session {
 }
 
 // getTargets lists the targets of the session.
-func (k *Client) getTargets(c policy.Command, r *root) {
-	wanted, err := newFilter(jsonrpc.Get(c.Params, "filter"))
+func getTargets(r request) {
+	wanted, err := newFilter(jsonrpc.Get(r.Params, "filter"))
 	if err != nil {
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
+		r.refuse(jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
 		return
 	}
-	b := k.session.browser
+	b := r.k.session.browser
 	if !b.tabsAreMarked { // a page that isKnown asks for is one whose event has come
-		ctx, cancel := k.bounded()
-		k.session.hiding.sync(ctx)
+		ctx, cancel := r.k.bounded()
+		r.k.session.hiding.sync(ctx)
 		cancel()
 	}
-	k.forward(c, r, func(result json.RawMessage) json.RawMessage {
+	r.forward(func(result json.RawMessage) json.RawMessage {
 		own := []json.RawMessage{}
 		if wanted.matches("browser") {
-			own = append(own, k.session.browserInfo())
+			own = append(own, browserInfo(r.k.session.id))
 		}
 		for info := range jsonrpc.Elements(jsonrpc.Get(result, "targetInfos")) {
-			if k.owner(info) == k.session && b.isKnown(info) {
-				own = append(own, k.visibleInfo(info))
+			if r.k.owner(info) == r.k.session && b.isKnown(info) {
+				own = append(own, r.k.visibleInfo(info))
 			}
 		}
 		return jsonrpc.Set(result, "targetInfos", jsonrpc.Array(own))
 	})
 }
 
-// isKnown reports whether a target may be shown. In a chrome-headless-shell a page of
-// the session's own that is being opened, or was just closed, is a page as any other;
-// but no event of it is handled.
+// isKnown reports whether a target may be shown. In a chrome-headless-shell a page of the session's own that is being
+// opened, or was just closed, is a page as any other; but no event of it is handled.
 func (b *Browser) isKnown(info json.RawMessage) bool {
 	if typ := jsonrpc.GetString(info, "type"); b.tabsAreMarked || typ != "page" && typ != "tab" {
 		return true
@@ -322,125 +272,95 @@ func (b *Browser) isKnown(info json.RawMessage) bool {
 	return b.targets[jsonrpc.GetString(info, "targetId")] != nil
 }
 
-// setDiscoverTargets subscribes a CDP session, with the browser or a target, to
-// events about the session's targets.
-func (k *Client) setDiscoverTargets(c policy.Command, r *root) {
-	wanted, err := newFilter(jsonrpc.Get(c.Params, "filter"))
+// setDiscoverTargets subscribes a CDP session, with the browser or a target, to events about the session's targets.
+func setDiscoverTargets(r request) {
+	wanted, err := newFilter(jsonrpc.Get(r.Params, "filter"))
 	if err != nil {
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
+		r.refuse(jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
 		return
 	}
-	on := string(jsonrpc.Get(c.Params, "discover")) == "true"
-	ctx, cancel := k.bounded()
+	on := string(jsonrpc.Get(r.Params, "discover")) == "true"
+	ctx, cancel := r.k.bounded()
 	defer cancel()
-	k.session.hiding.sync(ctx)
-	b := k.session.browser
+	r.k.session.hiding.sync(ctx)
+	b := r.k.session.browser
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r == nil && k.attached[c.Session] == nil && (c.Session != "" || k.page == "") {
-		k.refuse(c, policy.NoSession())
+	if r.root == nil && r.k.sessions.attached[r.Session] == nil && (r.Session != "" || r.k.page == "") {
+		r.refuse(policy.NoSession())
 		return
 	}
-	delete(k.discover, c.Session)
-	if on && len(k.discover) >= maxListeners {
-		k.refuse(c, jsonrpc.Errorf(policy.ServerError,
-			"the connection already has %d sessions that discover targets, the maximum", maxListeners))
+	delete(r.k.sessions.discover, r.Session)
+	if on && len(r.k.sessions.discover) >= maxListeners {
+		r.refuse(fmt.Errorf("the connection already has %d sessions that discover targets, the maximum", maxListeners))
 		return
 	}
 	if on {
-		k.discover[c.Session] = wanted
+		r.k.sessions.discover[r.Session] = wanted
 		if wanted.matches("browser") {
-			k.toClient.Put(wire.Event(c.Session, "Target.targetCreated",
-				map[string]any{"targetInfo": k.session.browserInfo()}))
+			r.k.toClient.Put(wire.Event(r.Session, "Target.targetCreated",
+				map[string]any{"targetInfo": browserInfo(r.k.session.id)}))
 		}
-		for _, t := range k.session.targetsLocked() {
+		for _, t := range r.k.session.targetsLocked() {
 			if wanted.matches(t.typ) {
-				k.toClient.Put(wire.Event(c.Session, "Target.targetCreated",
+				r.k.toClient.Put(wire.Event(r.Session, "Target.targetCreated",
 					map[string]json.RawMessage{"targetInfo": t.visibleInfo()}))
 			}
 		}
 	}
-	k.reply(c, emptyObject)
+	r.reply(emptyObject)
 }
 
-// setAutoAttach attaches the client to the session's targets, existing and new
-// ones.
-func (k *Client) setAutoAttach(c policy.Command, r *root) {
-	wanted, err := newFilter(jsonrpc.Get(c.Params, "filter"))
-	on := string(jsonrpc.Get(c.Params, "autoAttach")) == "true"
-	wait := on && string(jsonrpc.Get(c.Params, "waitForDebuggerOnStart")) == "true"
-	if r == nil { // to what is below a target of the session
-		b := k.session.browser
+// setAutoAttach attaches the client to the session's targets, existing and new ones.
+func setAutoAttach(r request) {
+	wanted, err := newFilter(jsonrpc.Get(r.Params, "filter"))
+	on := string(jsonrpc.Get(r.Params, "autoAttach")) == "true"
+	wait := on && string(jsonrpc.Get(r.Params, "waitForDebuggerOnStart")) == "true"
+	if r.root == nil { // to what is below a target of the session
+		b := r.k.session.browser
 		b.mu.Lock()
-		if a := k.attached[c.Session]; a != nil {
+		if a := r.k.sessions.attached[r.Session]; a != nil {
 			a.pausesPage = wait && wanted.matches("page")
 		}
 		b.mu.Unlock()
-		k.forward(c, nil, nil)
+		r.forward(nil)
 		return
 	}
 	switch {
 	case err != nil:
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
+		r.refuse(jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid parameters: filter: %v", err))
 		return
-	case string(jsonrpc.Get(c.Params, "flatten")) != "true":
-		k.refuse(c, policy.NotFlat())
+	case string(jsonrpc.Get(r.Params, "flatten")) != "true":
+		r.refuse(policy.NotFlat())
 		return
 	case on && wanted.matches("tab") && wanted.matches("page"):
-		k.refuse(c, jsonrpc.Errorf(jsonrpc.InvalidParams,
+		r.refuse(jsonrpc.Errorf(jsonrpc.InvalidParams,
 			"Filter should not simultaneously allow \"tab\" and \"page\", page targets are attached via tab targets"))
 		return
 	}
-	ctx, cancel := k.bounded()
+	ctx, cancel := r.k.bounded()
 	defer cancel()
-	b := k.session.browser
-	k.session.hiding.sync(ctx)
+	b := r.k.session.browser
+	r.k.session.hiding.sync(ctx)
 	var attached sync.WaitGroup
 	b.mu.Lock()
-	if r.auto, r.wait = nil, wait; on {
-		r.auto = wanted
-		for _, t := range k.session.targetsLocked() {
-			if r.attaches(t) {
+	if r.root.auto, r.root.wait = nil, wait; on {
+		r.root.auto = wanted
+		for _, t := range r.k.session.targetsLocked() {
+			if r.root.attaches(t) {
 				attached.Add(1)
-				k.autoAttachLocked(r, t, attached.Done)
+				r.k.sessions.autoAttachLocked(r.root, t, attached.Done)
 			}
 		}
 	} else {
-		k.stopAutoAttachLocked(r)
+		r.k.sessions.stopAutoAttachLocked(r.root)
 	}
 	b.mu.Unlock()
 	if wait {
-		b.awaitWatchers(ctx, k.session)
+		b.awaitWatchers(ctx, r.k.session)
 	}
-	k.session.work.Go(func() {
+	r.k.session.work.Go(func() {
 		attached.Wait()
-		k.reply(c, emptyObject)
+		r.reply(emptyObject)
 	})
-}
-
-// stopAutoAttachLocked ends the CDP sessions of a root's auto-attach.
-func (k *Client) stopAutoAttachLocked(r *root) {
-	for _, session := range r.byAuto {
-		if a := k.attached[session]; a != nil && a.from != nil {
-			k.endGivenLocked(session, a)
-		} else if session != "" {
-			k.calls.Send("", "Target.detachFromTarget", map[string]string{"sessionId": session})
-		}
-	}
-	for _, t := range k.session.targetsLocked() {
-		t.unblockLocked(blocker{k, r})
-		if !k.pausesTargetsLocked() {
-			t.leaveLocked(k)
-		}
-	}
-}
-
-// pausesTargetsLocked reports whether new targets wait for the client.
-func (k *Client) pausesTargetsLocked() bool {
-	for _, r := range k.roots {
-		if r.auto != nil && r.wait {
-			return true
-		}
-	}
-	return false
 }

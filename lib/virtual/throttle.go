@@ -10,17 +10,16 @@ import (
 
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/policy"
+	"btools/lib/wait"
 )
 
-// The pages of a session that nobody has used for a while are hidden: Chrome
-// paints them no more, which is most of what an animated page costs (of 20 of
-// them, hidden ones took a hundredth of the CPU). Their scripts, timers and
-// connections go on, so that a client may wait for an event. What keeps a page
-// visible is the emulation of focus, of the session itself and of clients such
-// as Playwright, so both are switched off; and since no command hides a page,
+// The pages of a session that nobody has used for a while are hidden: Chrome paints them no more, which is most of
+// what an animated page costs (of 20 of them, hidden ones took a hundredth of the CPU). Their scripts, timers and
+// connections go on, so that a client may wait for an event. What keeps a page visible is the emulation of focus, of
+// the session itself and of clients such as Playwright, so both are switched off; and since no command hides a page,
 // it is frozen and thawed at once, which leaves it hidden.
 
-// throttle is whether the pages of a session are hidden.
+// throttle is whether the pages of a session are hidden. The browser's lock guards isWaking.
 type throttle struct {
 	s        *Session
 	on       atomic.Bool  // some pages are
@@ -29,13 +28,11 @@ type throttle struct {
 	isWaking bool         // a command waits for that
 }
 
-// throttleChecks is how often a session is looked at within the time after
-// which it is throttled.
+// throttleChecks is how often a session is looked at within the time after which it is throttled.
 const throttleChecks = 6
 
-// watch throttles the session whenever it has not been used for the time of
-// its options. It does nothing in a browser with windows, which somebody may
-// watch.
+// watch throttles the session whenever it has not been used for the time of its options. It does nothing in a browser
+// with windows, which somebody may watch.
 func (th *throttle) watch() {
 	after := th.s.options.Throttle
 	if after <= 0 || !strings.Contains(jsonrpc.GetString(th.s.browser.version, "userAgent"), "Headless") {
@@ -47,7 +44,7 @@ func (th *throttle) watch() {
 		select {
 		case <-tick.C:
 			th.hideUnused(time.Now().Add(-after))
-		case <-th.s.life.ended:
+		case <-th.s.life.ctx.Done():
 			return
 		}
 	}
@@ -56,7 +53,7 @@ func (th *throttle) watch() {
 // hideUnused throttles the session if it has not been used since then.
 func (th *throttle) hideUnused(since time.Time) {
 	th.s.browser.mu.Lock()
-	unused := !th.s.life.over && th.isUnusedLocked(since)
+	unused := !th.s.life.isOver() && th.isUnusedLocked(since)
 	th.s.browser.mu.Unlock()
 	if unused {
 		th.hide(since)
@@ -89,7 +86,7 @@ func (th *throttle) hide(since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	th.on.Store(true) // before the check: a command notes its use before it looks
-	if th.s.life.over || !th.isUnusedLocked(since) {
+	if th.s.life.isOver() || !th.isUnusedLocked(since) {
 		th.on.Store(b.hasThrottledLocked(th.s))
 		return
 	}
@@ -101,8 +98,7 @@ func (th *throttle) hide(since time.Time) {
 	th.on.Store(b.hasThrottledLocked(th.s))
 }
 
-// canThrottle reports whether a page can be throttled: it runs, has something
-// to run, and no client has frozen it.
+// canThrottle reports whether a page can be throttled: it runs, has something to run, and no client has frozen it.
 func (t *target) canThrottle() bool {
 	return t.typ == "page" && t.prepared && !t.isPaused() && !t.crashed && !t.closing && !t.throttled && !t.frozen &&
 		jsonrpc.GetString(t.info, "url") != "about:blank"
@@ -117,20 +113,17 @@ func (b *Browser) hasThrottledLocked(s *Session) bool {
 	return false
 }
 
-// playing is true in a page that plays audio or video, in itself or in frames
-// of its origin.
+// playing is true in a page that plays audio or video, in itself or in frames of its origin.
 const playing = `(function plays(d) {
 	for (const m of d.querySelectorAll("audio, video")) if (!m.paused && !m.ended) return true;
 	for (const f of d.querySelectorAll("iframe, frame")) if (f.contentDocument && plays(f.contentDocument)) return true;
 	return false;
 })(document)`
 
-// playsTimeout bounds how long a page may take to say whether it plays. One
-// that is too busy cannot be throttled.
+// playsTimeout bounds how long a page may take to say whether it plays. One that is too busy cannot be throttled.
 const playsTimeout = time.Second
 
-// plays reports whether a page, given by the session's own CDP session, plays
-// anything, or does not say.
+// plays reports whether a page, given by the session's own CDP session, plays anything, or does not say.
 func (th *throttle) plays(own string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), playsTimeout)
 	defer cancel()
@@ -153,13 +146,12 @@ func (th *throttle) hideLocked(t *target, own string) {
 	}
 }
 
-// focusingLocked returns the CDP sessions of clients that emulate the focus of
-// a page.
+// focusingLocked returns the CDP sessions of clients that emulate the focus of a page.
 func (th *throttle) focusingLocked(t *target) func(yield func(*Client, string) bool) {
 	return func(yield func(*Client, string) bool) {
 		for k := range th.s.clients.all {
-			for session := range k.focusing {
-				if k.targetLocked(session) == t && !yield(k, session) {
+			for session := range k.overrides.focusing {
+				if k.sessions.targetLocked(session) == t && !yield(k, session) {
 					return
 				}
 			}
@@ -216,10 +208,7 @@ func (th *throttle) wake(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout) // a page that has crashed does not answer
 	defer cancel()
 	for _, answered := range answers {
-		select {
-		case <-answered:
-		case <-ctx.Done():
-		}
+		wait.For(ctx, answered)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,22 +217,21 @@ func (th *throttle) wake(ctx context.Context) {
 	th.on.Store(false)
 }
 
-// noteVisibility notes what a client's command changes that throttling changes,
-// too.
-func (k *Client) noteVisibility(c policy.Command) {
-	b := k.session.browser
+// noteVisibility notes what a client's command changes that throttling changes, too.
+func (o *overrides) noteVisibility(c policy.Command) {
+	b := o.k.session.browser
 	switch c.Method {
 	case focusEmulation:
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(k.focusing, c.Session)
+		delete(o.focusing, c.Session)
 		if string(jsonrpc.Get(c.Params, "enabled")) == "true" {
-			k.focusing[c.Session] = true
+			o.focusing[c.Session] = true
 		}
 	case "Page.setWebLifecycleState":
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if t := k.targetLocked(c.Session); t != nil {
+		if t := o.k.sessions.targetLocked(c.Session); t != nil {
 			t.frozen = jsonrpc.GetString(c.Params, "state") == "frozen"
 		}
 	}

@@ -10,11 +10,9 @@ import (
 	"btools/lib/wait"
 )
 
-// A session is used while it begins, by a command of a client, from its arrival until
-// Chrome has answered it, by a request for /json, by a download of its own, and while a
-// person has control. What a
-// page does by itself is no use, and neither is an open connection: clients
-// keep theirs for days.
+// A session is used while it begins, by a command of a client, from its arrival until Chrome has answered it, by a
+// request for /json, by a download of its own, and while a person has control. What a page does by itself is no use,
+// and neither is an open connection: clients keep theirs for days.
 
 // Used returns when the session was used last; now, while it is in use.
 func (s *Session) Used() time.Time {
@@ -120,8 +118,7 @@ func (u *unanswered) dropLocked(id int) bool {
 	return ok
 }
 
-// dropSession forgets the commands on a CDP session that has ended: Chrome does
-// not answer them.
+// dropSession forgets the commands on a CDP session that has ended: Chrome does not answer them.
 func (u *unanswered) dropSession(session string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

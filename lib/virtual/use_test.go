@@ -96,7 +96,8 @@ func TestUse(t *testing.T) {
 	close(release)
 	until(t, "the file is there", isIdle)
 	used = s.Used()
-	s.end(ErrEnded)
+	s.stop(ErrEnded)
+	<-s.life.finished
 	if !b.Used().Equal(used) {
 		t.Errorf("the last use was at %v, and after the end of the session it is %v", used, b.Used())
 	}

@@ -20,6 +20,16 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
+// For waits until a channel is closed. It returns why the context has ended if that is first.
+func For(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Broadcast wakes all who wait for a change. The lock of what changes guards it.
 type Broadcast struct {
 	next chan struct{} // nil: nobody waits

@@ -151,3 +151,17 @@ func TestTimer(t *testing.T) {
 		}
 	})
 }
+
+func TestFor(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	closed := make(chan struct{})
+	close(closed)
+	if err := For(ctx, closed); err != nil {
+		t.Error(err)
+	}
+	why := errors.New("why")
+	cancel(why)
+	if err := For(ctx, nil); err != why {
+		t.Errorf("%v, want why the context has ended", err)
+	}
+}
