@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"btools/lib/fleet"
+	"btools/lib/fleet/supply"
 	"btools/lib/settings"
 	"btools/lib/wait"
 )
@@ -29,7 +30,7 @@ type group struct {
 	needed   bool            // a lease or request needs a browser and there is none
 	// mayReplace says that a successor has not failed since the last health check.
 	mayReplace bool
-	successor  grounds // of the latest replacement
+	successor  supply.Grounds // of the latest replacement
 	changed    wait.Broadcast
 }
 

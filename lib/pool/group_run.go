@@ -42,7 +42,7 @@ func (g *group) Launched(of, before *supply.Chrome, err error) {
 	if err != nil {
 		v.metrics.failures.WithLabelValues(g.poolName).Inc()
 		if before != nil && err != supply.ErrCancelled {
-			supply.LogFailure(g.log, "cannot replace the browser, which "+g.successor.text+": ", err)
+			supply.LogFailure(g.log, "cannot replace the browser, which "+g.successor.Text+": ", err)
 		}
 		return
 	}
@@ -51,7 +51,7 @@ func (g *group) Launched(of, before *supply.Chrome, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if g.chrome != nil {
-		g.cause = g.successor.cause
+		g.cause = g.successor.Cause
 		g.draining = append(g.draining, g.chrome)
 		g.chrome.Drain()
 	}
@@ -63,7 +63,7 @@ func (g *group) fault(of *supply.Chrome, err error) {
 	g.service.mu.Lock()
 	isCurrent := g.chrome != nil && g.chrome.Chrome == of
 	if isCurrent {
-		g.replace = grounds{hang, "could not end a session"}
+		g.replace = supply.Grounds{Cause: supply.Hang, Text: "could not end a session"}
 	}
 	g.service.mu.Unlock()
 	if isCurrent {
@@ -88,7 +88,7 @@ func (g *group) Over(c *supply.Chrome) error { return c.Cause() }
 // browser has ended.
 func (g *group) activateLocked(c *fleet.Chrome) {
 	v := g.service
-	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, grounds{}, false
+	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, none, false
 	g.measured, g.mayReplace = time.Time{}, true
 	if g.hadBrowser {
 		g.restartedLocked(g.cause, g.slots...)
@@ -106,7 +106,7 @@ func (g *group) activateLocked(c *fleet.Chrome) {
 // lostLocked forgets the browser, which has failed, and tells its holders.
 func (g *group) lostLocked(what, next string) {
 	c := g.chrome
-	g.chrome, g.replace = nil, grounds{}
+	g.chrome, g.replace = nil, none
 	g.notifyHoldersLocked(c, what, "; "+next)
 }
 
@@ -129,7 +129,7 @@ func (g *group) begunLocked(now bool) {
 }
 
 // endedLocked notes why a browser has ended by which no failure is meant.
-func (g *group) endedLocked(error) cause {
+func (g *group) endedLocked(error) supply.Cause {
 	c := g.chrome
 	g.chrome = nil
 	g.notifyHoldersLocked(c, idleText(g.set), "; the next connection launches another one")
@@ -152,11 +152,11 @@ func (g *group) reviewLocked(state string) (act func(), over bool) {
 		g.chrome, g.draining = nil, nil
 		g.setLocked(Starting) // stopping takes time
 		return func() { g.browsers.Stop(g.ctx, true) }, true
-	case why != grounds{} && g.mayReplace:
+	case why != none && g.mayReplace:
 		g.mayReplace, g.successor = false, why
 		id := g.chrome.Browser.Instance.ID
 		return func() {
-			g.log.Info("replacing the browser, which "+why.text, "id", id)
+			g.log.Info("replacing the browser, which "+why.Text, "id", id)
 			g.browsers.Replace()
 		}, false
 	}

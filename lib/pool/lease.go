@@ -14,6 +14,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/fleet/book"
+	"btools/lib/fleet/supply"
 	"btools/lib/logins"
 	"btools/lib/proc"
 	"btools/lib/record"
@@ -319,7 +320,7 @@ func (p *pool) earliestLocked(n int) time.Time {
 	if n != book.Any {
 		return p.slots[n].earliestLocked()
 	}
-	earliest := never
+	earliest := supply.Never
 	for _, s := range p.slots {
 		at := s.earliestLocked()
 		if at.IsZero() {
@@ -337,10 +338,10 @@ func (s *slot) earliestLocked() time.Time {
 	if s.state != Failed || r.retriesAtOnceLocked() {
 		return time.Time{}
 	}
-	if r.definite {
-		return never
+	if r.retry.Definite {
+		return supply.Never
 	}
-	return r.demandRetryAt
+	return r.retry.OnDemand
 }
 
 // failWaitersLocked fails the requests whose instances have all failed and are
@@ -516,7 +517,7 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 		s.syncQueueLocked() // there is no browser to replace
 		return
 	}
-	if s.replace = s.replaceReasonLocked(); s.replace != (grounds{}) {
+	if s.replace = s.replaceReasonLocked(); s.replace != none {
 		s.wake()
 	}
 	s.syncQueueLocked()

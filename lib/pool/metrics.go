@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"btools/lib/fleet/supply"
 )
 
 // metrics counts events for Prometheus. The current state is collected when
@@ -52,7 +54,7 @@ func (m *metrics) ended(pool, event, why string) {
 func (m *metrics) initialize(pool string) {
 	m.launches.WithLabelValues(pool)
 	m.failures.WithLabelValues(pool)
-	for _, c := range causes {
+	for _, c := range supply.Causes {
 		m.restarts.WithLabelValues(pool, string(c))
 	}
 	for _, reason := range []string{"released", holderGone, "expired", yielded, left} {

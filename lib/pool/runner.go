@@ -9,28 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"btools/lib/exit"
 	"btools/lib/fleet/supply"
 	"btools/lib/launch/options"
 	"btools/lib/proc"
 	"btools/lib/proxy"
 	"btools/lib/settings"
-	"btools/lib/spell"
-	"btools/lib/wait"
 )
-
-// A browser that ends is replaced at once the first time, then after a delay
-// that doubles each time, until a browser has been stable for a while. While a
-// request waits for a browser that was launched and then ended, the delay is at
-// most minRetryDelay. Only launches that fail are retried with the full delay.
-const (
-	minRetryDelay = time.Second
-	maxRetryDelay = time.Minute
-	stableAfter   = 5 * time.Minute
-)
-
-// never is the next retry of an instance that is not retried.
-var never = time.Unix(1<<40, 0)
 
 // runner keeps a browser running until its context ends: for one instance, or for
 // a group of instances that share it.
@@ -41,6 +25,7 @@ type runner struct {
 	service  *Service
 	poolName string
 	set      settings.Settings
+	wear     supply.Wear
 	held     *leaseIDs
 	log      *slog.Logger // adds these leases
 	wakeup   chan struct{}
@@ -50,24 +35,21 @@ type runner struct {
 	// Used by run:
 	started func()    // to call once the first browser is ready, has failed, or waits for its first use
 	began   time.Time // when the last launch began
-	backoff wait.Backoff
 
 	// Protected by the service's lock:
-	hadBrowser    bool  // a browser has run before, so the next one counts as a restart
-	cause         cause // of the end of that browser
-	state         string
-	launchedAt    time.Time // of the current browser
-	uses          int       // leases of this browser
-	measured      time.Time // when the memory of the current browser was; zero: not yet
-	memory        int64     // of the browsers at the latest health check, in bytes; 0: not known
-	replace       grounds   // why the browser is replaced when no lease has it; zero: it is not
-	forceReplace  bool      // replace it even if it is leased
-	check         check
-	retryAt       time.Time // when a failed browser is launched again
-	demandRetryAt time.Time // the same while a request waits
-	isChecked     bool      // there is a browser, whose health is checked
-	definite      bool      // no request waits for it: the last launch failed for a reason that stays
-	waiting       int       // clients' requests that wait for a browser to share
+	hadBrowser   bool         // a browser has run before, so the next one counts as a restart
+	cause        supply.Cause // of the end of that browser
+	state        string
+	launchedAt   time.Time      // of the current browser
+	uses         int            // leases of this browser
+	measured     time.Time      // when the memory of the current browser was; zero: not yet
+	memory       int64          // of the browsers at the latest health check, in bytes; 0: not known
+	replace      supply.Grounds // why the browser is replaced when no lease has it; zero: it is not
+	forceReplace bool           // replace it even if it is leased
+	check        check
+	retry        supply.Retry // of a failed browser
+	isChecked    bool         // there is a browser, whose health is checked
+	waiting      int          // clients' requests that wait for a browser to share
 }
 
 // hooks are what an instance and a group do in their own ways.
@@ -76,7 +58,7 @@ type hooks interface {
 	begunLocked(now bool)
 	// endedLocked tells the holders why a browser has ended that has not failed. It returns the cause if another one
 	// replaces it.
-	endedLocked(why error) cause
+	endedLocked(why error) supply.Cause
 	// reviewLocked returns what to do in this state of the browser, and whether that is over then.
 	reviewLocked(state string) (act func(), over bool)
 	setLocked(state string)
@@ -93,8 +75,9 @@ type check struct {
 
 func (v *Service) newRunner(poolName string, set settings.Settings) runner {
 	r := runner{service: v, poolName: poolName, set: set, held: &leaseIDs{},
-		wakeup: make(chan struct{}, 1), state: Starting,
-		backoff: wait.Backoff{First: minRetryDelay, Max: maxRetryDelay, Steady: stableAfter}}
+		wakeup: make(chan struct{}, 1), state: Starting, retry: supply.Retry{Off: set.Restart == "never"},
+		wear: supply.Wear{Once: set.Isolated && set.Isolation == settings.Process, MaxUses: set.MaxUses,
+			MaxAge: set.MaxAge, MaxMemory: set.MaxMemory}}
 	r.log = slog.New(heldHandler{v.Log.Handler(), r.held}).With("pool", poolName)
 	r.ctx, r.stop = context.WithCancel(v.ctx)
 	return r
@@ -115,10 +98,11 @@ func (r *runner) run() {
 		why := r.runBrowser(launch)
 		if why == crashed {
 			r.waitForRetry()
-		} else {
-			r.backoff.Reset()
 		}
 		r.service.mu.Lock()
+		if why != crashed {
+			r.retry.Reset()
+		}
 		r.hadBrowser = r.hadBrowser && why != idled
 		r.service.mu.Unlock()
 		// One that waited for its first use has shown that it must be retried.
@@ -132,20 +116,20 @@ func (r *runner) runBrowser(launch bool) reason {
 	v := r.service
 	v.mu.Lock()
 	why := r.replace
-	fresh := why != grounds{} || r.forceReplace // the holder's connection may have launched one meanwhile
+	fresh := why != none || r.forceReplace // the holder's connection may have launched one meanwhile
 	switch {
 	case r.forceReplace:
-		r.cause = asked
+		r.cause = supply.Asked
 	case fresh:
-		r.cause = why.cause
+		r.cause = why.Cause
 	}
-	r.replace, r.forceReplace, r.memory, r.measured = grounds{}, false, 0, time.Time{}
+	r.replace, r.forceReplace, r.memory, r.measured = none, false, 0, time.Time{}
 	if launch {
 		r.hooks.setLocked(r.startState())
 	}
 	v.mu.Unlock()
-	if why != (grounds{}) {
-		r.log.Info("replacing the browser, which " + why.text)
+	if why != none {
+		r.log.Info("replacing the browser, which " + why.Text)
 	}
 	r.began = time.Now()
 	err := r.launch(launch, fresh)
@@ -161,7 +145,8 @@ func (r *runner) runBrowser(launch bool) reason {
 	return crashed
 }
 
-// launch launches a browser, or leaves that to its first use. If it must be fresh, it takes the place of the current one.
+// launch launches a browser, or leaves that to its first use. If it must be fresh, it takes the place of the current
+// one.
 func (r *runner) launch(now, fresh bool) (err error) {
 	v := r.service
 	if r.set.Extension {
@@ -202,7 +187,7 @@ func (r *runner) watch(running bool) reason {
 		switch {
 		case st.State == supply.Ready:
 		case running && isHung:
-			r.recordFailure(hang, hung.Err)
+			r.recordFailure(supply.Hang, hung.Err)
 			r.browsers.Stop(r.ctx, false)
 			if r.set.Extension {
 				r.left(hung.Err.Error())
@@ -222,13 +207,13 @@ func (r *runner) watch(running bool) reason {
 			r.left(why.Error())
 			v.mu.Lock()
 			defer v.mu.Unlock()
-			r.cause = asked
+			r.cause = supply.Asked
 			return replaced // by the next one that joins
 		case st.Failure != nil:
 			r.recordFailure("", st.Failure)
 			return crashed
 		default:
-			r.recordFailure(crash, errors.New(endedPrefix+why.Error()))
+			r.recordFailure(supply.Crash, errors.New(endedPrefix+why.Error()))
 			return crashed
 		}
 		v.mu.Lock()
@@ -253,20 +238,19 @@ func (r *runner) watch(running bool) reason {
 
 // recordFailure records that the browser ended by a crash or a hang, or, without a cause, could
 // not be launched, and when to retry.
-func (r *runner) recordFailure(by cause, why error) {
+func (r *runner) recordFailure(by supply.Cause, why error) {
 	v, launched := r.service, by != ""
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if launched {
 		r.cause = by
 	}
-	next := r.scheduleLocked(launched)
-	r.definite = !launched && isDefinite(why)
-	r.check, r.memory = check{at: time.Now(), err: why.Error()}, 0
-	what := "could not be launched: "
+	now, what, launch := time.Now(), "could not be launched: ", why
 	if launched {
-		what = "is gone: "
+		what, launch = "is gone: ", nil
 	}
+	next := r.retry.Failed(now, now.Sub(r.began), launch)
+	r.check, r.memory = check{at: now, err: why.Error()}, 0
 	r.hooks.lostLocked(what+briefReason(r.check.err), next)
 	r.hooks.setLocked(Failed)
 	if p := v.poolNamed(r.poolName); p != nil {
@@ -274,42 +258,14 @@ func (r *runner) recordFailure(by cause, why error) {
 	}
 }
 
-// isDefinite reports whether a launch has failed for a reason that does not pass by itself:
-// there is no such browser or no display, or an option is wrong.
-func isDefinite(err error) bool {
-	e, ok := errors.AsType[*exit.Error](err)
-	return ok && (e.Code == exit.Unavailable || e.Code == exit.Usage || e.Code == exit.Config)
-}
-
-// scheduleLocked schedules the launch of the next browser after a failure. It
-// describes that for people.
-func (r *runner) scheduleLocked(launched bool) string {
-	now, least := time.Now(), time.Duration(0)
-	if !launched {
-		least = minRetryDelay
-	}
-	delay := r.backoff.Next(now.Sub(r.began), least)
-	r.retryAt, r.demandRetryAt = now.Add(delay), now.Add(delay)
-	switch {
-	case r.set.Restart == "never":
-		r.retryAt, r.demandRetryAt = never, never
-		return "it will not be replaced (RESTART=never)"
-	case delay == 0:
-		return "a new browser replaces it; its pages are lost"
-	case launched:
-		r.demandRetryAt = now.Add(min(delay, minRetryDelay))
-	}
-	return fmt.Sprintf("another one is launched in %v", delay)
-}
-
 // waitForRetry waits until it is time to launch a browser again after a failure.
 func (r *runner) waitForRetry() {
 	v := r.service
 	for {
 		v.mu.Lock()
-		at := r.retryAt
+		at := r.retry.At
 		if p := v.poolNamed(r.poolName); r.waiting > 0 || p != nil && p.leases.Waiting() > 0 {
-			at = r.demandRetryAt
+			at = r.retry.OnDemand
 		}
 		if r.retriesAtOnceLocked() {
 			at = time.Time{}
@@ -328,11 +284,11 @@ func (r *runner) waitForRetry() {
 // retriesAtOnceLocked reports whether a failed browser is launched again as soon
 // as possible. The end of a lease does not override RESTART=never.
 func (r *runner) retriesAtOnceLocked() bool {
-	return r.forceReplace || r.replace != grounds{} && r.retryAt != never
+	return r.forceReplace || r.replace != none && !r.retry.Off
 }
 
 // restartedLocked counts a browser that replaces another one, which has ended by a cause.
-func (r *runner) restartedLocked(by cause, slots ...*slot) {
+func (r *runner) restartedLocked(by supply.Cause, slots ...*slot) {
 	r.service.metrics.restarts.WithLabelValues(r.poolName, string(by)).Inc()
 	for _, s := range slots {
 		s.restarts++
@@ -340,21 +296,21 @@ func (r *runner) restartedLocked(by cause, slots ...*slot) {
 	}
 }
 
-// passed notes that a browser has passed a health check, and replaces one that exceeds MAX_MEMORY. It returns why, or "".
+// passed notes that a browser has passed a health check, and replaces one that exceeds MAX_MEMORY. It returns why.
 // more are the processes of browsers that it has replaced.
-func (r *runner) passed(c *supply.Chrome, more ...int) (heavy string) {
+func (r *runner) passed(c *supply.Chrome, more ...int) (heavy supply.Grounds) {
 	heavy, memory := r.measure(c.Browser.Instance.PID, more)
 	r.service.mu.Lock()
 	defer r.service.mu.Unlock()
 	if c.IsEnding() {
-		return ""
+		return none
 	}
 	r.check = check{at: time.Now(), responsive: true}
 	r.memory = cmp.Or(memory, r.memory)
-	if heavy == "" || r.replace != (grounds{}) || r.uses == 0 { // replacing an unused browser would free nothing
-		return ""
+	if heavy == none || r.replace != none || r.uses == 0 { // replacing an unused browser would free nothing
+		return none
 	}
-	r.replace = grounds{tooHeavy, heavy}
+	r.replace = heavy
 	return heavy
 }
 
@@ -363,8 +319,8 @@ func (r *runner) passed(c *supply.Chrome, more ...int) (heavy string) {
 const memoryInterval = time.Minute
 
 // measure returns the memory of all these browsers in bytes, or 0 if it is not known or was
-// measured lately, and how the first one exceeds MAX_MEMORY, or "".
-func (r *runner) measure(pid int, more []int) (heavy string, memory int64) {
+// measured lately, and how the first one exceeds MAX_MEMORY.
+func (r *runner) measure(pid int, more []int) (heavy supply.Grounds, memory int64) {
 	r.service.mu.Lock()
 	late := r.set.MaxMemory > 0 || time.Since(r.measured) >= memoryInterval
 	if late {
@@ -372,10 +328,10 @@ func (r *runner) measure(pid int, more []int) (heavy string, memory int64) {
 	}
 	r.service.mu.Unlock()
 	if pid == 0 || !late {
-		return "", 0
+		return none, 0
 	}
 	memory = treeMemory(r.set, pid)
-	heavy = memoryExcess(r.set, memory)
+	heavy = r.wear.OfMemory(memory)
 	for _, pid := range more {
 		memory += treeMemory(r.set, pid)
 	}
@@ -383,18 +339,11 @@ func (r *runner) measure(pid int, more []int) (heavy string, memory int64) {
 }
 
 // replaceReasonLocked returns why the browser must be replaced, or none.
-func (r *runner) replaceReasonLocked() grounds {
-	switch age := time.Since(r.launchedAt); {
-	case r.replace != grounds{}:
+func (r *runner) replaceReasonLocked() supply.Grounds {
+	if r.replace != none {
 		return r.replace
-	case r.set.Isolated && r.set.Isolation == settings.Process && r.uses > 0:
-		return grounds{used, "has had a lease (ISOLATED=true)"}
-	case r.set.MaxUses > 0 && r.uses >= r.set.MaxUses:
-		return grounds{used, fmt.Sprintf("has had %s (MAX_USES=%d)", spell.Count(r.uses, "lease"), r.set.MaxUses)}
-	case r.set.MaxAge > 0 && age >= r.set.MaxAge && r.uses > 0:
-		return grounds{old, fmt.Sprintf("is %v old (MAX_AGE=%v)", age.Round(time.Millisecond), r.set.MaxAge)}
 	}
-	return grounds{}
+	return r.wear.Of(r.uses, time.Since(r.launchedAt))
 }
 
 // treeMemory returns the memory of a browser in bytes, or 0 if it is not known.
@@ -406,14 +355,8 @@ func treeMemory(set settings.Settings, pid int) int64 {
 	return n
 }
 
-// memoryExcess describes by how much the memory of a browser exceeds MAX_MEMORY, or returns
-// "".
-func memoryExcess(set settings.Settings, n int64) string {
-	if set.MaxMemory == 0 || n <= set.MaxMemory {
-		return ""
-	}
-	return fmt.Sprintf("has %d MiB of memory (MAX_MEMORY=%dMiB)", n>>20, set.MaxMemory>>20)
-}
+// none are the grounds of a browser that stays.
+var none supply.Grounds
 
 // endedPrefix begins the error for a browser that exited.
 const endedPrefix = "the browser ended: "
@@ -421,27 +364,6 @@ const endedPrefix = "the browser ended: "
 // briefReason returns the reason in the form that a holder gets.
 func briefReason(why string) string {
 	return strings.TrimPrefix(FirstSentence(why), endedPrefix)
-}
-
-// cause is why a browser was replaced, as bpool_restarts_total counts it.
-type cause string
-
-const (
-	crash    cause = "crash" // it ended by itself
-	hang     cause = "hang"  // it, or a session of it, did not answer
-	tooHeavy cause = "memory"
-	used     cause = "uses" // or ISOLATED
-	old      cause = "age"
-	asked    cause = "asked" // by bpool restart, or the person whose browser it was
-)
-
-// causes are all of them.
-var causes = []cause{crash, hang, tooHeavy, used, old, asked}
-
-// grounds are why a browser is to be replaced, with words that follow "the browser".
-type grounds struct {
-	cause cause
-	text  string
 }
 
 // Reasons why a browser has ended.

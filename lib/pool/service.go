@@ -596,8 +596,8 @@ func (s *slot) status() api.InstanceStatus {
 			i.LeaseExpires = &record.Time{Time: l.expires}
 		}
 	}
-	if s.state == Failed && r.retryAt != never {
-		i.NextTry = &record.Time{Time: r.retryAt}
+	if s.state == Failed && !r.retry.Off {
+		i.NextTry = &record.Time{Time: r.retry.At}
 	}
 	switch {
 	case s.proxy != nil:

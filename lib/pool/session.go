@@ -9,6 +9,7 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/fleet"
 	"btools/lib/fleet/book"
+	"btools/lib/fleet/supply"
 	"btools/lib/virtual"
 )
 
@@ -47,7 +48,7 @@ func (g *group) startLeaseLocked(l *lease, from *fleet.Kept) {
 	}
 	l.entry = g.fleet.Hold(l.id, w, from, l.slot.lastPagesClosed)
 	g.useLocked(l, from == nil)
-	if g.replaceReasonLocked() != (grounds{}) {
+	if g.replaceReasonLocked() != none {
 		g.wake()
 	}
 }
@@ -98,7 +99,7 @@ func (g *group) endLeaseLocked(l *lease) {
 	}
 	g.setAheadLocked(l, false)
 	g.setSparesLocked()
-	if g.replaceReasonLocked() != (grounds{}) {
+	if g.replaceReasonLocked() != none {
 		g.wake()
 	}
 	g.endIfUnusedLocked()
@@ -121,7 +122,7 @@ func (g *group) replaceSessionLocked(s *slot) {
 		g.useLocked(l, true)
 	}
 	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
-	g.restartedLocked(asked, s)
+	g.restartedLocked(supply.Asked, s)
 }
 
 // useSession returns the session of a lease for one request or WebSocket; call
@@ -256,10 +257,11 @@ func (g *group) await(ctx context.Context, id string, restores bool) (*fleet.Chr
 			}
 			return c, nil
 		}
-		if now := time.Now(); g.state == Failed && (g.definite || g.demandRetryAt.Sub(now) > minRetryDelay) {
+		now := time.Now()
+		if g.state == Failed && (g.retry.Definite || g.retry.OnDemand.Sub(now) > supply.MinRetryDelay) {
 			words := "it will not be replaced (RESTART=never)"
-			if g.retryAt != never {
-				words = NextTry(g.demandRetryAt, now)
+			if !g.retry.Off {
+				words = NextTry(g.retry.OnDemand, now)
 			}
 			return nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName,
 				l.slot.set.ID, briefReason(g.check.err), words)

@@ -135,7 +135,7 @@ func (s *slot) syncQueueLocked() {
 	if s.retired {
 		return // the slot in the queue is another instance's by now
 	}
-	if s.state == Healthy && s.lease == nil && s.replace == (grounds{}) && !s.forceReplace &&
+	if s.state == Healthy && s.lease == nil && s.replace == none && !s.forceReplace &&
 		!s.pool.drained && !s.service.closing {
 		s.pool.leases.Put(s.number)
 	} else {
@@ -161,22 +161,22 @@ func (s *slot) begunLocked(bool) {
 func (s *slot) lostLocked(what, next string) { s.notifyHolderLocked("%s; %s", what, next) }
 
 // endedLocked tells the holder why a browser has ended that has not failed.
-func (s *slot) endedLocked(why error) cause {
+func (s *slot) endedLocked(why error) supply.Cause {
 	if why == supply.Unused {
 		s.notifyHolderLocked("%s; the next connection launches another one", idleText(s.set))
 		return ""
 	}
 	s.notifyHolderLocked("was stopped (%s); a new browser replaces it; its pages are lost", why)
 	if why == proxy.SessionLeft {
-		return hang
+		return supply.Hang
 	}
-	return asked
+	return supply.Asked
 }
 
 // reviewLocked returns what to do with the browser.
 func (s *slot) reviewLocked(string) (act func(), over bool) {
 	s.syncQueueLocked() // nobody leases a browser that is to be replaced
-	if !s.forceReplace && (s.replace == grounds{} || s.lease != nil) {
+	if !s.forceReplace && (s.replace == none || s.lease != nil) {
 		return nil, false
 	}
 	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
@@ -186,8 +186,8 @@ func (s *slot) reviewLocked(string) (act func(), over bool) {
 
 // checked notes that the browser has passed a health check.
 func (s *slot) checked(c *supply.Chrome) {
-	if heavy := s.passed(c); heavy != "" {
-		s.log.Info("the browser " + heavy + ": it is replaced when no lease has it")
+	if heavy := s.passed(c); heavy != none {
+		s.log.Info("the browser " + heavy.Text + ": it is replaced when no lease has it")
 		s.wake()
 	}
 }

@@ -18,10 +18,12 @@ import (
 	"btools/lib/extension/hub"
 	"btools/lib/extension/upstream"
 	"btools/lib/fleet"
+	"btools/lib/fleet/supply"
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/settings"
 	"btools/lib/virtual"
+	"btools/lib/wait"
 )
 
 // Server serves a hub. Set its fields before use; Close it at the end.
@@ -57,8 +59,7 @@ type joined struct {
 	upstream *upstream.Browser
 	sessions *fleet.Fleet
 
-	opening sync.Mutex // held while the browser is opened
-	browser *virtual.Browser
+	opened *wait.Starter[*virtual.Browser] // the browser for sessions
 }
 
 // Start connects the server with its hub.
@@ -85,6 +86,7 @@ func (s *Server) add(l *hub.Link) {
 	}
 	j := &joined{link: l, upstream: upstream.New(l, s.Group, s.Log)}
 	j.upstream.AllTabs = s.AllTabs
+	j.opened = supply.OpenOnce(context.Background(), openBound, hub.ErrTimeout, j.open)
 	j.sessions = &fleet.Fleet{Chrome: j.chrome, Defaults: fleet.Wanted{Settings: s.Settings},
 		MakeDir: s.MakeDir, Downloads: s.MakeDir != nil, Base: fleet.Prefix + l.Instance.ID,
 		Log: s.Log, Noun: "session", Policy: fleet.Policy(s.Settings)}
@@ -106,35 +108,27 @@ func (s *Server) add(l *hub.Link) {
 // openBound bounds the first questions to a browser.
 const openBound = 15 * time.Second
 
-// chrome returns the browser for sessions. It is opened for the first, and for
-// the next one if that has failed.
-func (j *joined) chrome(context.Context, *fleet.Entry) (*virtual.Browser, fleet.Use, error) {
-	j.opening.Lock()
-	defer j.opening.Unlock()
-	if j.browser != nil {
-		return j.browser, fleet.Use{Ended: func(error) {}}, nil
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), openBound, hub.ErrTimeout)
-	defer cancel()
+// open opens the browser for sessions.
+func (j *joined) open(ctx context.Context) (*virtual.Browser, error) {
 	if err := j.upstream.Open(ctx); err != nil {
-		return nil, fleet.Use{}, err
+		return nil, err
 	}
-	browser, err := virtual.OpenOn(ctx, virtual.BySockets(j.upstream), j.sessions.Log)
-	if err != nil {
-		return nil, fleet.Use{}, err
-	}
-	j.browser = browser
-	return browser, fleet.Use{Ended: func(error) {}}, nil
+	return virtual.OpenOn(ctx, virtual.BySockets(j.upstream), j.sessions.Log)
+}
+
+// chrome returns the browser for sessions.
+func (j *joined) chrome(ctx context.Context, _ *fleet.Entry) (*virtual.Browser, fleet.Use, error) {
+	b, err := j.opened.Get(ctx)
+	return b, fleet.Use{Ended: func(error) {}}, err
 }
 
 // close ends the browser after its link has ended. Its clients learn why from
 // the connections of the upstream.
 func (j *joined) close() {
-	j.opening.Lock() // the link has ended: nobody opens it any more
-	defer j.opening.Unlock()
+	b := j.opened.Close(hub.ErrDisconnected)
 	j.upstream.Wait()
-	if j.browser != nil {
-		j.browser.Close()
+	if b != nil {
+		b.Close()
 	}
 	j.sessions.Close()
 }

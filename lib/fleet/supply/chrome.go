@@ -104,13 +104,28 @@ func prepare(s Spec) *Chrome {
 	c := &Chrome{Spec: s, ready: make(chan struct{}), gone: make(chan struct{}),
 		use: use{byConnections: s.Idle.ByConnections, conns: map[Conn]bool{}}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.sessions = &wait.Starter[*virtual.Browser]{Start: c.open, Gone: func(s *virtual.Browser) error {
-		if wait.Closed(s.Done()) {
-			return virtual.ErrBrowserEnded
-		}
-		return nil
-	}}
+	c.sessions = OpenOnce(c.ctx, s.Within, s.Late, c.open)
 	return c
+}
+
+// OpenOnce returns what opens a browser for sessions: once for all who wait for it, and again if the connection is
+// lost.
+// The context that open gets ends after within, with the cause late.
+func OpenOnce(ctx context.Context, within time.Duration, late error,
+	open func(context.Context) (*virtual.Browser, error)) *wait.Starter[*virtual.Browser] {
+	return &wait.Starter[*virtual.Browser]{
+		Start: func() (*virtual.Browser, error) {
+			ctx, cancel := context.WithTimeoutCause(ctx, within, late)
+			defer cancel()
+			return open(ctx)
+		},
+		Gone: func(b *virtual.Browser) error {
+			if wait.Closed(b.Done()) {
+				return virtual.ErrBrowserEnded
+			}
+			return nil
+		},
+	}
 }
 
 // Ready is closed when the launch has succeeded or failed.
@@ -299,19 +314,17 @@ func (c *Chrome) NewSession(ctx context.Context, o virtual.Options) (*virtual.Se
 }
 
 // open opens the browser for sessions.
-func (c *Chrome) open() (browser *virtual.Browser, err error) {
-	ctx, cancel := context.WithTimeoutCause(c.ctx, c.Within, c.Late)
-	defer cancel()
+func (c *Chrome) open(ctx context.Context) (b *virtual.Browser, err error) {
 	switch {
 	case c.mux != nil:
-		browser, err = virtual.OpenOn(ctx, virtual.Over(c.mux), c.Log)
+		b, err = virtual.OpenOn(ctx, virtual.Over(c.mux), c.Log)
 	case c.Open != nil:
-		browser, err = c.Open(ctx, c.Browser)
+		b, err = c.Open(ctx, c.Browser)
 	default:
-		browser, err = virtual.Open(ctx, c.Browser.Instance.WSURL, c.Log)
+		b, err = virtual.Open(ctx, c.Browser.Instance.WSURL, c.Log)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return browser, err
+	return b, err
 }

@@ -247,8 +247,8 @@ func TestPing(t *testing.T) {
 	}
 	silent, _ := net.Listen("tcp", "127.0.0.1:0")
 	defer silent.Close()
-	err := Ping(t.Context(), at(t, map[string]any{"ws_url": "ws://" + silent.Addr().String() + "/devtools/browser/x"}).Instance,
-		10*time.Millisecond)
+	mute := at(t, map[string]any{"ws_url": "ws://" + silent.Addr().String() + "/devtools/browser/x"}).Instance
+	err := Ping(t.Context(), mute, 10*time.Millisecond)
 	if err == nil || err.Error() != "no answer within 10ms" {
 		t.Error(err)
 	}

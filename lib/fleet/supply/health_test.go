@@ -16,7 +16,9 @@ import (
 )
 
 // asked runs a browser whose health is checked each minute, with these answers in turn; the last one is repeated.
-func asked(t *testing.T, change func(*Spec), answers ...error) (c *Chrome, checked *atomic.Int32, log *strings.Builder) {
+func asked(t *testing.T, change func(*Spec), answers ...error) (
+	c *Chrome, checked *atomic.Int32, log *strings.Builder,
+) {
 	t.Helper()
 	log, checked = &strings.Builder{}, &atomic.Int32{}
 	s := spec(t)
@@ -64,7 +66,8 @@ func TestHealth(t *testing.T) {
 				time.Sleep(10*time.Minute + 30*time.Second)
 				synctest.Wait()
 				hung, hangs := errors.AsType[*HangError](b.Cause())
-				if hangs != c.hangs || hangs && (hung.Unwrap() != refused || hung.Error() != "it did not answer: refused") {
+				if hangs != c.hangs ||
+					hangs && (hung.Unwrap() != refused || hung.Error() != "it did not answer: refused") {
 					t.Errorf("its end: %v", b.Cause())
 				}
 				b.End(ToldToStop)

@@ -115,7 +115,8 @@ func TestIdleByConnections(t *testing.T) {
 func TestNotIdle(t *testing.T) {
 	t.Parallel()
 	var free atomic.Bool
-	idle(t, Idle{Busy: func(pid int) bool { return !free.Load() && pid == 7 }}, func(c *Chrome, sleep func(time.Duration)) {
+	busy := func(pid int) bool { return !free.Load() && pid == 7 }
+	idle(t, Idle{Busy: busy}, func(c *Chrome, sleep func(time.Duration)) {
 		sleep(10 * time.Minute)
 		c.Enter()
 		free.Store(true)
