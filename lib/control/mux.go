@@ -35,6 +35,13 @@ func Handle[P, A any](m *Mux, method Method[P, A], f func(context.Context, P) (a
 	}
 }
 
+// HandleLater registers a function as Handle does. The next requests of a connection are read while it runs.
+func HandleLater[P, A, R any](m *Mux, method Method[P, A], f func(context.Context, P) (R, error)) {
+	Handle(m, method, func(ctx context.Context, p P) (any, error) {
+		return Later(func() (any, error) { return f(ctx, p) }), nil
+	})
+}
+
 // Methods returns the names of the methods.
 func (m *Mux) Methods() []string { return m.names }
 

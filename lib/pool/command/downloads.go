@@ -6,22 +6,21 @@ import (
 	"btools/lib/cli"
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/fleet"
 )
 
 // downloads answers with the downloads of a lease.
-func (h *handler) downloads(ctx context.Context, p api.DownloadsRequest) (any, error) {
-	return control.Later(func() (any, error) {
-		files, err := h.service.Downloads(ctx, p.Lease)
-		switch {
-		case err != nil:
-			return nil, err
-		case p.Wait:
-			return fleet.AwaitDownloads(ctx, files, p.TimeoutMS)
-		}
-		return files.List(), nil
-	}), nil
+func (h *handler) downloads(ctx context.Context, p api.DownloadsRequest) ([]downloads.File, error) {
+	files, err := h.service.Downloads(ctx, p.Lease)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Wait:
+		return fleet.AwaitDownloads(ctx, files, p.TimeoutMS)
+	}
+	return files.List(), nil
 }
 
 // Downloads prints the downloads of a lease.

@@ -425,13 +425,11 @@ type handler struct {
 // methods are those of the control socket.
 func (h *handler) methods() *control.Mux {
 	v, m := h.service, &control.Mux{Program: "bpool"}
-	control.Handle(m, api.Status, func(ctx context.Context, p api.Of) (any, error) {
-		return control.Later(func() (any, error) { return h.status(ctx, p.Pool) }), nil
+	counted := func(n int, err error) (any, error) { return api.Instances{Instances: n}, err }
+	control.HandleLater(m, api.Status, func(ctx context.Context, p api.Of) (*api.PoolsStatus, error) {
+		return h.status(ctx, p.Pool)
 	})
-	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) {
-		return h.lease(ctx, p,
-			nil)
-	})
+	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) { return h.lease(ctx, p, nil) })
 	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
 		ended := []released{}
 		if p.All {
@@ -452,29 +450,19 @@ func (h *handler) methods() *control.Mux {
 		}
 		return v.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	})
-	control.Handle(m, api.Rest, func(_ context.Context, p api.Of) (any, error) {
-		return struct{}{}, v.Rest(p.Lease)
-	})
+	control.Handle(m, api.Rest, func(_ context.Context, p api.Of) (any, error) { return struct{}{}, v.Rest(p.Lease) })
 	control.Handle(m, api.RestartInstances, func(_ context.Context, p api.Of) (any, error) {
-		n, err := v.Restart(p.Pool, p.Instance)
-		return api.Instances{Instances: n}, err
+		return counted(v.Restart(p.Pool, p.Instance))
 	})
 	control.Handle(m, api.Drain, func(_ context.Context, p api.DrainRequest) (any, error) {
-		n, err := v.Drain(p.Pool, !p.Off)
-		return api.Instances{Instances: n}, err
+		return counted(v.Drain(p.Pool, !p.Off))
 	})
 	control.Handle(m, api.Scale, func(_ context.Context, p api.ScaleRequest) (any, error) {
-		return api.Instances{Instances: p.Instances}, v.Scale(p.Pool, p.Instances)
+		return counted(p.Instances, v.Scale(p.Pool, p.Instances))
 	})
-	control.Handle(m, api.Reload, func(context.Context, struct{}) (any, error) {
-		return control.Later(func() (any, error) { return h.reload() }), nil
-	})
-	control.Handle(m, api.Upgrade, func(context.Context, struct{}) (any, error) {
-		return control.Later(func() (any, error) { return h.upgrade() }), nil
-	})
-	control.Handle(m, api.Relay, func(ctx context.Context, r api.RelayRequest) (any, error) {
-		return h.relayed(ctx, r)
-	})
+	control.HandleLater(m, api.Reload, func(context.Context, struct{}) (reloaded, error) { return h.reload() })
+	control.HandleLater(m, api.Upgrade, func(context.Context, struct{}) (api.Upgraded, error) { return h.upgrade() })
+	control.Handle(m, api.Relay, h.relayed)
 	control.Handle(m, api.HTTP, func(_ context.Context, r api.HTTPRequest) (any, error) {
 		switch {
 		case h.web == nil:
@@ -485,26 +473,24 @@ func (h *handler) methods() *control.Mux {
 		return control.Taken{Answer: struct{}{},
 			Do: func(ctx context.Context, c net.Conn) { h.web.ServeConn(ctx, c, r.TLS) }}, nil
 	})
-	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
-		return control.Later(func() (any, error) {
-			if p.Lease != "" {
-				return v.Notices(ctx, p.Lease, int(p.After))
+	control.HandleLater(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
+		if p.Lease != "" {
+			return v.Notices(ctx, p.Lease, int(p.After))
+		}
+		here, leave := context.WithCancelCause(ctx)
+		defer leave(nil)
+		go func() {
+			select {
+			case <-h.left: // the next events are the successor's
+				leave(errStopping)
+			case <-here.Done():
 			}
-			here, leave := context.WithCancelCause(ctx)
-			defer leave(nil)
-			go func() {
-				select {
-				case <-h.left: // the next events are the successor's
-					leave(errStopping)
-				case <-here.Done():
-				}
-			}()
-			events, err := v.EventsFor(here, callerOf(ctx), p.After)
-			return api.EventList[pool.Event]{Events: events}, err
-		}), nil
+		}()
+		events, err := v.EventsFor(here, callerOf(ctx), p.After)
+		return api.EventList[pool.Event]{Events: events}, err
 	})
 	control.Handle(m, api.Attach, v.Attach)
-	control.Handle(m, api.Downloads, h.downloads)
+	control.HandleLater(m, api.Downloads, h.downloads)
 	control.Handle(m, api.StateSave, h.saveState)
 	h.states.Register(m)
 	return m

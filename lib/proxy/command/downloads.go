@@ -9,6 +9,7 @@ import (
 	"btools/lib/client"
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/downloads"
 	downloadscommand "btools/lib/downloads/command"
 	"btools/lib/exit"
 	"btools/lib/extension/hub"
@@ -59,18 +60,18 @@ func isNear(p *proxy.Proxy) bool {
 }
 
 // downloads answers with the downloads of a session.
-func (s *service) downloads(ctx context.Context, r api.DownloadsRequest) (any, error) {
+func (s *service) downloads(ctx context.Context, r api.DownloadsRequest) ([]downloads.File, error) {
 	if r.Session == "" {
 		return nil, errNoSession
 	}
 	files, err := s.proxy.Sessions.DownloadsOf(r.Session)
-	if err != nil || !r.Wait {
-		if err != nil {
-			return nil, err
-		}
-		return files.List(), nil
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Wait:
+		return fleet.AwaitDownloads(ctx, files, r.TimeoutMS)
 	}
-	return control.Later(func() (any, error) { return fleet.AwaitDownloads(ctx, files, r.TimeoutMS) }), nil
+	return files.List(), nil
 }
 
 // Downloads prints the downloads of a session.
@@ -117,12 +118,4 @@ func Watch(c *cli.Context) error {
 		c.Out = c.Table(c.Stdout, hubEventColumns)
 	}
 	return historycommand.Print(ctx, cl, c.Out, "proxy", -1, func(e hub.Event) int64 { return e.Number })
-}
-
-// events answers with the events after a number.
-func (s *service) events(ctx context.Context, p api.WatchRequest) (any, error) {
-	return control.Later(func() (any, error) {
-		events, err := s.proxy.Sessions.Events(ctx, p.After)
-		return api.EventList[fleet.Event]{Events: events}, err
-	}), nil
 }

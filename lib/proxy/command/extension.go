@@ -263,7 +263,7 @@ func (h *extensionHub) methods() *control.Mux {
 		}
 		return all, nil
 	})
-	control.Handle(m, api.Stop, func(_ context.Context, p api.Of) (any, error) {
+	control.HandleLater(m, api.Stop, func(_ context.Context, p api.Of) (*record.Record, error) {
 		l := h.server.Hub.Find(p.Instance)
 		if l == nil {
 			named := ""
@@ -272,13 +272,11 @@ func (h *extensionHub) methods() *control.Mux {
 			}
 			return nil, control.Errorf(control.InstanceNotFound, "no browser is connected%s", named)
 		}
-		return control.Later(func() (any, error) {
-			l.Disconnect()
-			return h.status(), nil
-		}), nil
+		l.Disconnect()
+		return h.status(), nil
 	})
-	control.Handle(m, api.Hold, h.claim)
-	control.Handle(m, api.Release, shelves(h.shelves).release)
+	control.HandleLater(m, api.Hold, h.claim)
+	control.HandleLater(m, api.Release, shelves(h.shelves).release)
 	control.Handle(m, api.Attach, func(ctx context.Context, r api.AttachRequest) (any, error) {
 		if r.Session == "" {
 			return nil, control.Errorf(control.Unavailable,
@@ -286,14 +284,12 @@ func (h *extensionHub) methods() *control.Mux {
 		}
 		return shelves(h.shelves).attach(ctx, r)
 	})
-	control.Handle(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
-		return control.Later(func() (any, error) {
-			if p.Instance != "" {
-				return h.awaitLeft(ctx, p.Instance)
-			}
-			events, err := h.server.Hub.Events(ctx, p.After)
-			return api.EventList[hub.Event]{Events: events}, err
-		}), nil
+	control.HandleLater(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
+		if p.Instance != "" {
+			return h.awaitLeft(ctx, p.Instance)
+		}
+		events, err := h.server.Hub.Events(ctx, p.After)
+		return api.EventList[hub.Event]{Events: events}, err
 	})
 	return m
 }

@@ -165,16 +165,19 @@ func (s *service) shelves() shelves {
 func (s *service) registerSessions(m *control.Mux) {
 	here := s.shelves()
 	control.Handle(m, api.List, here.list)
-	control.Handle(m, api.Watch, s.events)
+	control.HandleLater(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
+		events, err := s.proxy.Sessions.Events(ctx, p.After)
+		return api.EventList[fleet.Event]{Events: events}, err
+	})
 	control.Handle(m, api.Hold, s.newSession)
-	control.Handle(m, api.Rest, func(ctx context.Context, p api.Of) (any, error) {
+	control.HandleLater(m, api.Rest, func(ctx context.Context, p api.Of) (any, error) {
 		if p.Session == "" {
 			return nil, errNoSession
 		}
-		return control.Later(func() (any, error) { return struct{}{}, s.proxy.Sessions.Free(ctx, p.Session) }), nil
+		return struct{}{}, s.proxy.Sessions.Free(ctx, p.Session)
 	})
-	control.Handle(m, api.Release, here.release)
-	control.Handle(m, api.Downloads, s.downloads)
+	control.HandleLater(m, api.Release, here.release)
+	control.HandleLater(m, api.Downloads, s.downloads)
 	control.Handle(m, api.StateSave, s.saveState)
 	s.states.Register(m)
 }

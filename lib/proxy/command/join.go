@@ -24,57 +24,53 @@ import (
 
 // claim answers hold: it waits for a browser that nobody else has claimed, and describes it. The claim
 // ends with the connection, whose end cancels the context.
-func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (any, error) {
+func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (*record.Record, error) {
 	if p.Launch != "" {
-		return control.Later(func() (any, error) {
-			l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
-			if err != nil {
-				return nil, err
-			}
-			return h.describe(l.Info()), nil
-		}), nil
+		l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
+		if err != nil {
+			return nil, err
+		}
+		return h.describe(l.Info()), nil
 	}
 	if p.As != "" {
 		if err := fleet.CheckName(p.As); err != nil {
 			return nil, err
 		}
 	}
-	return control.Later(func() (any, error) {
-		for {
-			claim := h.server.Hub.Claim
-			if p.Now {
-				claim = h.server.Hub.TryClaim
-			}
-			l, err := claim(ctx, hub.Claimant{As: p.As, By: p.By}, func(i hub.Info) bool {
-				if p.Instance == "" {
-					return i.Launch == ""
-				}
-				return i.ID == p.Instance || !p.Now && strconv.Itoa(i.Port) == p.Instance
-			})
-			if err == nil && l == nil {
-				err = h.unclaimable(p.Instance)
-			}
-			if err != nil {
-				return nil, err
-			}
-			r := h.describe(l.Info())
-			if id := l.Instance.ID; p.As != "" {
-				context.AfterFunc(ctx, func() { h.server.EndOwned(context.Background(), id, p.As) })
-				r.MustSet("instance", h.instance(l.Instance.ID, p.As, l.Info().ConnectedAt))
-			}
-			if !p.Own {
-				return r, nil
-			}
-			if err = h.hold(ctx, l, r); err == nil {
-				return r, nil
-			}
-			select {
-			case <-l.Done(): // the next one may stay
-			default:
-				return nil, err
-			}
+	for {
+		claim := h.server.Hub.Claim
+		if p.Now {
+			claim = h.server.Hub.TryClaim
 		}
-	}), nil
+		l, err := claim(ctx, hub.Claimant{As: p.As, By: p.By}, func(i hub.Info) bool {
+			if p.Instance == "" {
+				return i.Launch == ""
+			}
+			return i.ID == p.Instance || !p.Now && strconv.Itoa(i.Port) == p.Instance
+		})
+		if err == nil && l == nil {
+			err = h.unclaimable(p.Instance)
+		}
+		if err != nil {
+			return nil, err
+		}
+		r := h.describe(l.Info())
+		if id := l.Instance.ID; p.As != "" {
+			context.AfterFunc(ctx, func() { h.server.EndOwned(context.Background(), id, p.As) })
+			r.MustSet("instance", h.instance(l.Instance.ID, p.As, l.Info().ConnectedAt))
+		}
+		if !p.Own {
+			return r, nil
+		}
+		if err = h.hold(ctx, l, r); err == nil {
+			return r, nil
+		}
+		select {
+		case <-l.Done(): // the next one may stay
+		default:
+			return nil, err
+		}
+	}
 }
 
 // unclaimable is why a browser can't be claimed now.

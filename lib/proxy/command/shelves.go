@@ -43,17 +43,15 @@ func (find shelves) release(ctx context.Context, of api.Of) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return control.Later(func() (any, error) {
-		ended, err := find.list(ctx, of)
-		for _, s := range in {
-			if of.All {
-				err = errors.Join(err, s.EndAll(ctx))
-			} else {
-				err = errors.Join(err, s.End(ctx, of.Session))
-			}
+	ended, err := find.list(ctx, of)
+	for _, s := range in {
+		if of.All {
+			err = errors.Join(err, s.EndAll(ctx))
+		} else {
+			err = errors.Join(err, s.End(ctx, of.Session))
 		}
-		return ended, err
-	}), nil
+	}
+	return ended, err
 }
 
 // attach has a person look at a session, which that does not use.
