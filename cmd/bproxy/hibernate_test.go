@@ -3,7 +3,9 @@
 package main_test
 
 import (
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"btools/lib/cmdtest"
@@ -22,6 +24,39 @@ func TestHibernatedName(t *testing.T) {
 	w.CheckOffers(map[string][]string{"bproxy session end ": {"agent"}, "bproxy cast agent --page ": nil}, "bash")
 	if r := w.Run("bproxy", "session", "list", "-f", "session.restored_at"); strings.TrimSpace(r.Out) != "" {
 		t.Error("a completion has woken the session")
+	}
+}
+
+// With --keep a named session outlives bproxy, however that ends, until the session is ended.
+func TestSessionsOutliveProxy(t *testing.T) {
+	t.Parallel()
+	site := cmdtest.LoginSite(t)
+	w := cmdtest.New(t)
+	dir := w.Dir + "/kept"
+	share := func() *cmdtest.Proxy { return w.Proxy("--isolate", "--keep", dir) }
+	p := share()
+	c := cmdtest.FirstPage(t, p.URL+"/session/agent")
+	c.Open(site + "/login")
+	c.AwaitTitle("logged in")
+	c.Open(site + "/inbox")
+	c.AwaitTitle("shows ann, s3cret-token, s3cret-key")
+	kept := func() string { return strings.TrimSpace(w.Run("bproxy", "session", "list", "-f", "session.kept_at").Out) }
+	was := kept()
+	cmdtest.Until(t, "the session is kept", func() bool { return kept() != was && kept() != "" })
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		p.Cmd.Process.Signal(signal)
+		p.Cmd.Wait()
+		p = share()
+		w.Run("bproxy", "session", "new", "agent").Exits(t, 64, "already")
+		c = cmdtest.FirstPage(t, p.URL+"/session/agent")
+		c.AwaitTitle("shows ann, s3cret-token, s3cret-key")
+	}
+	if info, err := os.Stat(dir + "/agent.json"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of the session: %v, %v", info, err)
+	}
+	w.Run("bproxy", "session", "end", "agent").Exits(t, 0, "")
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("after its end there is %v", left)
 	}
 }
 

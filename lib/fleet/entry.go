@@ -66,7 +66,9 @@ type opening struct {
 	ready   chan struct{} // closed when the session is open, or is not
 	session Session
 	err     error
-	kept    *record.Time // as of when it is kept; nil: it is not yet
+	kept    *record.Time      // as of when it is kept; nil: it is not yet
+	fault   error             // why it could not be kept last; nil: it could
+	unsaved *virtual.Snapshot // of that time; nil: it is saved
 
 	hibernate chan struct{} // has room for one
 	todo      chan func()   // what is done while the session is not looked at
@@ -106,6 +108,9 @@ func (f *Fleet) enterLocked(k Key, wanted *Wanted) (*Entry, error) {
 	if e != nil {
 		f.checkLocked(e) // before its own goroutine does: clients may return at once
 		e = f.entryLocked(k)
+	}
+	if e == nil {
+		e = f.recallLocked(k)
 	}
 	switch {
 	case e != nil && wanted != nil:
@@ -378,7 +383,11 @@ func (f *Fleet) attend(e *Entry, o *opening) {
 	var due <-chan time.Time
 	var last looks
 	if e.Keeps {
-		ticks := time.NewTicker(lookEvery)
+		every := lookEvery
+		if f.pathOf(e.Key) != "" {
+			every = lookOften
+		}
+		ticks := time.NewTicker(every)
 		defer ticks.Stop()
 		due = ticks.C
 	}
@@ -517,6 +526,9 @@ func (e *Entry) infoLocked() api.Session {
 	switch o := e.opening; {
 	case o != nil && o.session != nil:
 		i.KeptAt, i.Stats = o.kept, o.session.Stats()
+		if o.fault != nil {
+			i.Gaps = append(i.Gaps, "all that has changed since it was kept last: "+o.fault.Error())
+		}
 	case e.past != nil:
 		i = *e.past
 		i.IdleSeconds = time.Since(e.LastUse()).Round(time.Millisecond).Seconds()
@@ -547,6 +559,11 @@ func (f *Fleet) List() []api.Session {
 
 // named returns the entries with a name, including those that are still Creating if they are all.
 func (f *Fleet) named(name string, all bool) []*Entry {
+	f.mu.Lock()
+	if k := (Key{Name: name}); f.entryLocked(k) == nil {
+		f.recallLocked(k)
+	}
+	f.mu.Unlock()
 	return f.where(func(e *Entry) bool { return e.Name == name && (all || e.State() != book.Creating) })
 }
 
@@ -594,6 +611,9 @@ func (f *Fleet) finishLocked(e *Entry) {
 	f.callOffLocked(e)
 	over, saved, began := e.over, e.saved, !e.LastUse().IsZero()
 	e.saved = nil
+	if f.closed && f.pathOf(e.Key) != "" {
+		saved = nil // it outlives the program
+	}
 	f.running.Go(func() {
 		if over != nil {
 			<-over

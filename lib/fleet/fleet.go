@@ -36,6 +36,8 @@ type Fleet struct {
 	Downloads bool
 	Log       *slog.Logger
 	Noun      string // of a session, in the log
+	// Keep is the directory in which named sessions outlive the program; "": they end with it.
+	Keep string
 	// OpenTrace, if not nil, opens the trace of a session; nil: it has none.
 	OpenTrace func(name string, s settings.Settings) (Trace, error)
 	// Default is the name of the session that has the browser's profile; "":

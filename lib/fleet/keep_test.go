@@ -1,10 +1,15 @@
 package fleet
 
 import (
+	"context"
+	"log/slog"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"btools/lib/fleet/kept"
+	"btools/lib/settings"
 	"btools/lib/virtual"
 )
 
@@ -69,5 +74,84 @@ func TestCrash(t *testing.T) {
 		if foreign.keeps(Key{Name: "own"}) || !foreign.keeps(Key{Name: "a"}) {
 			t.Error("the profile of another program's browser is kept, or nothing is")
 		}
+	})
+}
+
+// A session outlives the program that keeps it in a directory, with its settings, until it is ended.
+func TestSessionOutlivesProgram(t *testing.T) {
+	t.Parallel()
+	dir, keep := t.TempDir(), t.TempDir()
+	program := func(t *testing.T) (*Fleet, *fakes) {
+		f := &fakes{}
+		f.look.Store(&virtual.Snapshot{Tabs: []virtual.Tab{{URL: "https://a.test"}}})
+		return &Fleet{begin: f.begin, Log: slog.New(slog.DiscardHandler), Noun: "session", Keep: keep,
+			Saves: true, MakeDir: func(context.Context) (string, error) { return dir, nil }}, f
+	}
+	left := func() (names []string) {
+		all, _ := os.ReadDir(keep)
+		for _, e := range all {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := program(t)
+		e, _, err := g.use(t.Context(), Key{Name: "a"}, &Wanted{Settings: settings.Settings{BlockPrivate: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, done := use(t, g, Key{Name: "own", Kind: 1}) // one without a name does not
+		sleep(lookOften + time.Millisecond)
+		e.Leave()
+		done()
+		g.SaveAll()
+		g.Close()
+		if all := left(); len(all) != 1 {
+			t.Fatalf("the program leaves %q, want the session", all)
+		}
+
+		g, f := program(t)
+		os.WriteFile(kept.Path(keep, "a")+"~1", nil, 0o600) // of a program that was killed
+		if _, err := g.New(t.Context(), "a", Wanted{}); err == nil {
+			t.Error("the name of a session that is kept is free for a new one")
+		}
+		s, done := use(t, g, Key{Name: "a"})
+		if s.from == nil || !s.settings.BlockPrivate {
+			t.Errorf("the session comes back with %+v", s.settings)
+		}
+		if i := listed(t, g, "a"); i.RestoredAt == nil || i.KeptAt != nil {
+			t.Errorf("it is listed as %+v", i)
+		}
+		done()
+		f.look.Store(nil)
+		if err := g.End(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+		g.Close()
+		if all := left(); len(all) != 0 {
+			t.Errorf("after its end there is %q", all)
+		}
+
+		os.WriteFile(kept.Path(keep, "a"), []byte("{"), 0o600)
+		g, _ = program(t)
+		if err := g.End(t.Context(), "../a"); err == nil {
+			t.Error("the name of a session is a path")
+		}
+		if s, done = use(t, g, Key{Name: "a"}); s.from != nil {
+			t.Error("a damaged file is a session")
+		}
+		done()
+		os.RemoveAll(keep)
+		os.WriteFile(keep, nil, 0o600)
+		sleep(lookOften + time.Millisecond)
+		if i := listed(t, g, "a"); len(i.Unkept) != 1 {
+			t.Errorf("in no directory all is kept but %q", i.Unkept)
+		}
+		os.Remove(keep)
+		sleep(lookWhileIdle + time.Second)
+		if i := listed(t, g, "a"); len(i.Unkept) != 0 || len(left()) != 1 {
+			t.Errorf("once there is a directory, all is kept but %q, in %q", i.Unkept, left())
+		}
+		g.Close()
 	})
 }

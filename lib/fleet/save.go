@@ -8,6 +8,8 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/fleet/book"
+	"btools/lib/fleet/kept"
+	"btools/lib/private"
 	"btools/lib/record"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -26,6 +28,9 @@ const (
 	lookEvery     = 2 * time.Second
 	lookWhileIdle = 30 * time.Second
 	lookShare     = 10
+	lookOften     = time.Second // how often it is asked of a session that outlives the program
+
+	lastSaveTimeout = 5 * time.Second // how long the last save may take before the program ends
 
 	saveTimeout = time.Minute // how long a session may take to be saved
 )
@@ -53,23 +58,37 @@ func (l *looks) look(used time.Time, do func()) {
 func (f *Fleet) look(e *Entry, o *opening) {
 	began := record.Now()
 	snapshot, err := o.session.Look(o.ctx)
+	if snapshot == nil {
+		snapshot = o.unsaved
+	}
 	var saved *virtual.Saved
 	if snapshot != nil && err == nil {
-		saved, err = f.write(o.ctx, snapshot)
+		o.unsaved = snapshot
+		if saved, err = f.write(o.ctx, e, snapshot); err == nil {
+			o.unsaved = nil
+		}
 	}
 	f.warn("keep", e, o, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	o.fault = err
 	switch {
 	case e.opening != o:
 		saved.Remove()
 	case err == nil:
 		o.kept = &began
 		if saved != nil {
-			e.forgetLocked()
-			e.saved = saved
+			e.adoptLocked(saved)
 		}
 	}
+}
+
+// adoptLocked replaces what is saved of an entry.
+func (e *Entry) adoptLocked(saved *virtual.Saved) {
+	if path := e.fleet.pathOf(e.Key); path == "" || saved.Move(path) != nil {
+		e.saved.Remove()
+	}
+	e.saved = saved
 }
 
 // forgetLocked deletes what is saved of an entry.
@@ -80,7 +99,7 @@ func (e *Entry) forgetLocked() {
 
 // hibernate saves a session and ends it, if nobody uses it meanwhile.
 func (f *Fleet) hibernate(e *Entry, o *opening) {
-	saved, err := f.save(o.ctx, o)
+	saved, err := f.save(o.ctx, e, o)
 	if !errors.Is(err, virtual.ErrBusy) {
 		f.warn("hibernate", e, o, err)
 	}
@@ -91,8 +110,7 @@ func (f *Fleet) hibernate(e *Entry, o *opening) {
 		return
 	}
 	if f.table.Saved(&e.Session, err == nil, time.Now()) {
-		e.forgetLocked()
-		e.saved = saved
+		e.adoptLocked(saved)
 		f.sleepLocked(e, "")
 	} else {
 		saved.Remove()
@@ -109,23 +127,30 @@ func (f *Fleet) warn(verb string, e *Entry, o *opening, err error) {
 }
 
 // save writes all that a session needs to go on to a new file.
-func (f *Fleet) save(ctx context.Context, o *opening) (*virtual.Saved, error) {
+func (f *Fleet) save(ctx context.Context, e *Entry, o *opening) (*virtual.Saved, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
 	defer cancel()
 	snapshot, err := o.session.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return f.write(ctx, snapshot)
+	return f.write(ctx, e, snapshot)
 }
 
-// write writes a snapshot to a new file.
-func (f *Fleet) write(ctx context.Context, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
+// write writes a snapshot of an entry to a new file.
+func (f *Fleet) write(ctx context.Context, e *Entry, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
+	if path := f.pathOf(e.Key); path != "" {
+		if err := private.MakeDir(f.Keep); err != nil {
+			return nil, err
+		}
+		snapshot.Settings = &e.wanted.Settings
+		return snapshot.Save(f.Keep, kept.Prefix(path))
+	}
 	dir, err := f.MakeDir(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return snapshot.Save(dir)
+	return snapshot.Save(dir, "hibernated-")
 }
 
 // Save saves the session of an entry as for hibernation, but the session goes on. It does
@@ -144,7 +169,7 @@ func (e *Entry) Save(ctx context.Context) (err error) {
 		defer close(done)
 		began := record.Now()
 		var saved *virtual.Saved
-		if saved, err = f.save(ctx, o); err != nil {
+		if saved, err = f.save(ctx, e, o); err != nil {
 			return
 		}
 		f.mu.Lock()
@@ -153,8 +178,8 @@ func (e *Entry) Save(ctx context.Context) (err error) {
 			saved.Remove()
 			return
 		}
-		e.forgetLocked()
-		e.saved, o.kept = saved, &began
+		e.adoptLocked(saved)
+		o.kept = &began
 	}
 	select {
 	case o.todo <- do:

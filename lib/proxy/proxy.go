@@ -131,6 +131,9 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 		// A trace that is not read blocks its connections.
 		defer time.AfterFunc(time.Second, func() { p.Trace.Out.Close() }).Stop()
 	}
+	if p.Sessions != nil {
+		p.Sessions.SaveAll()
+	}
 	p.backend.Close()
 	if p.Sessions != nil {
 		p.Sessions.Close()

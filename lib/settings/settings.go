@@ -44,6 +44,7 @@ type Settings struct {
 	MaxSessions    int           // sessions that are awake at once; 0: no limit
 	TabLimit       int           // pages of a session; 0: no limit
 	DefaultSession string        // name of the session that has the browser's profile; "": none
+	Keep           string        // directory in which named sessions outlive the program; "": they end with it
 	RootSession    string        // name of the session at the root address; "": each client has its own
 	State          string        // name of the state with which sessions start; "": none
 	Proxy          string        // URL of their proxy, with credentials; "": none

@@ -139,6 +139,8 @@ var Table = sync.OnceValue(func() []*Row {
 			Usage: "give the session `NAME` the browser's own profile and logins"},
 		{Name: "root-session", Where: Share, Of: Sessions, Field: func(s *Settings) any { return &s.RootSession },
 			Usage: "send clients of the root address to the session `NAME`, not to a new one each"},
+		{Name: "keep", Where: Share, Of: Sessions, Path: true, Field: func(s *Settings) any { return &s.Keep },
+			Usage: "keep named sessions in `DIR`: they come back to the next bproxy that keeps its there"},
 		{Name: "proxy", Where: Keys | Share | Request, Of: Sessions, Kind: "the URL of a proxy, or @FILE", Secret: true,
 			NotJoined: isUsers,
 			Field:     func(s *Settings) any { return &s.Proxy }, Read: readProxy, Variable: "BTOOLS_PROXY",

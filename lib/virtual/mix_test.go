@@ -246,7 +246,7 @@ func (r *round) sleepAndWake(fault string) {
 	if st := r.s.Stats().State; st != nil && st.Error != "" {
 		r.differs("the session tells %s", st.Error)
 	}
-	file, err := snapshot.Save(r.t.TempDir())
+	file, err := snapshot.Save(r.t.TempDir(), "")
 	if err != nil {
 		r.t.Fatal(err)
 	}

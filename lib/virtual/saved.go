@@ -17,13 +17,13 @@ type Saved struct {
 	path string
 }
 
-// Save writes the snapshot to a new file, mode 0600, in a directory.
-func (s *Snapshot) Save(dir string) (*Saved, error) {
+// Save writes the snapshot to a new file, mode 0600, in a directory. Its name begins with a prefix.
+func (s *Snapshot) Save(dir, prefix string) (*Saved, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, "hibernated-") // mode 0600
+	f, err := os.CreateTemp(dir, prefix) // mode 0600
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +46,30 @@ func (s *Saved) Load() (*Snapshot, error) {
 		return nil, fmt.Errorf("cannot read the saved session: %w", err)
 	}
 	return snapshot, nil
+}
+
+// Move gives the file another path, in the place of one that is there.
+func (s *Saved) Move(path string) error {
+	err := os.Rename(s.path, path)
+	if err == nil {
+		s.path = path
+	}
+	return err
+}
+
+// Find returns the snapshot at a path to which another process has moved it. A damaged one is an error.
+func Find(path string) (*Saved, *Snapshot, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	saved := &Saved{At: info.ModTime(), path: path}
+	snapshot, err := saved.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	saved.Tabs, saved.Lost = len(snapshot.Tabs), snapshot.Lost
+	return saved, snapshot, nil
 }
 
 // Remove deletes the file.

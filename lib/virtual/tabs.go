@@ -12,6 +12,7 @@ import (
 	"btools/lib/emulate"
 	"btools/lib/jsonrpc"
 	"btools/lib/logins"
+	"btools/lib/settings"
 	"btools/lib/wait"
 	"btools/lib/webstorage"
 )
@@ -43,6 +44,8 @@ type Snapshot struct {
 	Lost  []string      `json:"lost,omitempty"` // what of the storage is not in it, and why
 	// Emulated is what the pages emulate.
 	Emulated *emulate.Emulation `json:"emulated,omitempty"`
+	// Settings are those of the session; nil: its keeper knows them.
+	Settings *settings.Settings `json:"settings,omitempty"`
 }
 
 // ErrBusy means that a session is in use.
@@ -61,7 +64,7 @@ func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
 	for _, what := range lost {
 		s.browser.log.Warn("a session is hibernated without some of its storage", "lost", what)
 	}
-	return &Snapshot{state, tabs, lost, s.emulates.now()}, nil
+	return &Snapshot{State: state, Tabs: tabs, Lost: lost, Emulated: s.emulates.now()}, nil
 }
 
 // Tab is a page that a session starts with.

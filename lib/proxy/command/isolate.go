@@ -79,7 +79,7 @@ func sessionsOf(c *cli.Context) (*fleet.Fleet, error) {
 	}
 	g := &fleet.Fleet{
 		Policy: fleet.Policy(s), Log: c.Log, Noun: "session",
-		Defaults: fleet.Wanted{Settings: s}, Default: s.DefaultSession, Root: s.RootSession,
+		Defaults: fleet.Wanted{Settings: s}, Default: s.DefaultSession, Root: s.RootSession, Keep: s.Keep,
 		OpenTrace: (&proxy.Traces{Dir: c.String("trace"), Secrets: hidden, Log: c.Log}).Open,
 	}
 	if s.State != "" {
