@@ -357,7 +357,7 @@ func TestCallFaults(t *testing.T) {
 	if r.Code == 75 { // the socket was still open
 		r = w.Run("bmcp", "call", "--session", "s1", "evaluate", "() => location.href")
 	}
-	if r.Code != 0 || !strings.Contains(r.Out, "about:blank") || !strings.Contains(r.Err, site+"/s1") {
+	if r.Code != 0 || !strings.Contains(r.Out, site+"/s1") || !strings.Contains(r.Err, "this session comes back") {
 		t.Errorf("after the service was killed: exit %d\n%s%s", r.Code, r.Out, r.Err)
 	}
 	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
@@ -386,20 +386,32 @@ func TestCallFullDisk(t *testing.T) {
 	os.Remove(state + "/fill")
 	called(w, "--session", "s", "navigate", site+"/a")
 	fill(state)
+	said := ""
+	Until(t, "a result says that nothing is kept", func() bool {
+		said = called(w, "--session", "s", "evaluate", "() => { localStorage.n = Date.now() }")
+		return strings.Contains(said, "does not come back")
+	})
+	if !strings.Contains(said, "no space left on device") {
+		t.Errorf("a session that is not kept says %s", said)
+	}
 	fill(files)
 	if out := called(w, "--session", "s", "evaluate", "() => document.title"); !strings.Contains(out, "Page /a") {
 		t.Errorf("on a full disk a call says %q", out)
 	}
 	c := w.Cmd("bmcp", "call", "--session", "s", "take_screenshot")
-	var said strings.Builder
-	c.Dir, c.Stderr = files, &said
-	if c.Run(); c.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "no space left on device") {
-		t.Errorf("a screenshot on a full disk: exit %d\n%s", c.ProcessState.ExitCode(), said.String())
+	var errs strings.Builder
+	c.Dir, c.Stderr = files, &errs
+	if c.Run(); c.ProcessState.ExitCode() != 1 || !strings.Contains(errs.String(), "no space left on device") {
+		t.Errorf("a screenshot on a full disk: exit %d\n%s", c.ProcessState.ExitCode(), errs.String())
 	}
 	if left, _ := filepath.Glob(files + "/take*"); left != nil {
 		t.Errorf("it leaves %q", left)
 	}
 	os.Remove(state + "/fill")
+	killService(w) // what was kept before the disk was full is there, at least
+	if out := called(w, "--session", "s", "evaluate", "() => document.title"); !strings.Contains(out, "Page /a") {
+		t.Errorf("after a kill on a full disk a call says %q", out)
+	}
 	w.Run("bmcp", "end", "--all").Exits(t, 0, "")
 }
 

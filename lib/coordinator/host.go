@@ -64,10 +64,9 @@ func (s *Server) NewHost(send front.Send, shared bool) *Host {
 	return h
 }
 
-// NewCalled makes what one host talks to, whose browser people find by what they call it.
-func (s *Server) NewCalled(called string, send front.Send) front.Host {
+// NewNamed makes what one host talks to, whose browser has a name of api.NameOf.
+func (s *Server) NewNamed(name string, send front.Send) front.Host {
 	h := s.newHost(send, false)
-	name := api.NameOf(called)
 	h.called.Store(&name)
 	return h
 }

@@ -126,7 +126,7 @@ func Failed(ctx context.Context, err error) error {
 			Err: fmt.Errorf("cannot reach the service in the background: %w", hangs.Err)}
 	}
 	return &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("the service in the background has ended during "+
-		"this call: %w", err), Hint: "the next call starts another, and a new session"}
+		"this call: %w", err), Hint: "the next call starts another, and says what has become of the session"}
 }
 
 // Close ends the connection.

@@ -18,11 +18,11 @@ import (
 
 // host is the host of MCP that the calls of one session are together.
 type host struct {
-	to     peer
-	called string      // by people
-	lost   func(error) // is told why a server at a URL has ended
-	ours   bool        // the server is a bmcp, which answers in the form that a call asks for
-	dirs   directories // of the calls; "": a call may use no files
+	to   peer
+	name string      // of its browser, by which people find it
+	lost func(error) // is told why a server at a URL has ended
+	ours bool        // the server is a bmcp, which answers in the form that a call asks for
+	dirs directories // of the calls; "": a call may use no files
 
 	moving sync.Mutex
 	told   string // the directory that the server knows, or may ask for
@@ -44,8 +44,8 @@ type peer interface {
 }
 
 // newHost begins to talk to a server. One at a URL may be lost.
-func newHost(to Server, called string, lost func(error)) (*host, error) {
-	h := &host{called: called, lost: lost}
+func newHost(to Server, name string, lost func(error)) (*host, error) {
+	h := &host{name: name, lost: lost}
 	var err error
 	if h.to, err = to.connect(h); err != nil {
 		return nil, err

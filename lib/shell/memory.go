@@ -19,6 +19,7 @@ import (
 // next one begins in its place.
 type memory struct {
 	path string
+	keep string // the directory in which bproxy keeps the browsers of sessions
 	self place
 }
 
@@ -31,7 +32,11 @@ type place struct {
 // noted is a session in the file.
 type noted struct {
 	place
-	Page  string    `json:"page,omitempty"`
+	Page string `json:"page,omitempty"`
+	// Browser is the name of its virtual browser, which is kept by that, and Options are those with which it began.
+	Browser string   `json:"browser,omitempty"`
+	Options []string `json:"options,omitempty"`
+
 	Why   string    `json:"why,omitempty"`  // it has ended
 	Since time.Time `json:"since,omitzero"` // when it was seen that it has ended, or that its service has
 }
@@ -51,9 +56,14 @@ func (n noted) runs() bool {
 	return err == nil
 }
 
-// told returns what the next session says of this one.
-func (n noted) told() string {
-	if n.Control != "" {
+// told returns what the next session says of this one, and when it was kept, if it comes back.
+func (n noted) told(kept time.Time) string {
+	switch {
+	case n.Control != "" && !kept.IsZero():
+		return "the service in the background was killed: this session comes back as it was kept at " +
+			kept.UTC().Format(time.TimeOnly+" MST") + ", with its logins; its pages are reloaded, what was typed into " +
+			"them is gone, and so are the elements of earlier snapshots: take a new one"
+	case n.Control != "":
 		return "the service in the background was killed, and with it this session: its page " +
 			cmp.Or(n.Page, "about:blank") + " and its cookies are lost, and it begins anew"
 	}
@@ -102,6 +112,7 @@ func (m *memory) change(ctx context.Context, f func(all map[string]noted)) error
 			all[key] = n
 		case time.Since(n.Since) > remembered:
 			delete(all, key)
+			m.forget(n)
 		}
 	}
 	f(all)

@@ -45,10 +45,10 @@ func TestMemory(t *testing.T) {
 		}
 		time.Sleep(remembered - time.Minute)
 		keys(func(n map[string]noted) {
-			if told := n["lost"].told(); !strings.Contains(told, "http://a/ and its cookies are lost") {
+			if told := n["lost"].told(time.Time{}); !strings.Contains(told, "http://a/ and its cookies are lost") {
 				t.Error(told)
 			}
-			if told := n["unused"].told(); !strings.Contains(told, "ended 59m0s ago: it was not used") {
+			if told := n["unused"].told(time.Time{}); !strings.Contains(told, "ended 59m0s ago: it was not used") {
 				t.Error(told)
 			}
 		})

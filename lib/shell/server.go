@@ -23,7 +23,7 @@ type Server interface {
 }
 
 type hosts interface {
-	NewCalled(called string, send front.Send) front.Host
+	NewNamed(name string, send front.Send) front.Host
 	Close()
 }
 
@@ -34,7 +34,7 @@ type here struct{ hosts }
 
 func (s here) connect(h *host) (peer, error) {
 	n := &near{told: h.hears, open: map[string]chan<- *jsonrpc.Message{}}
-	n.server = s.NewCalled(h.called, n.receive)
+	n.server = s.NewNamed(h.name, n.receive)
 	return n, nil
 }
 

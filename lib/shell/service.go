@@ -17,6 +17,7 @@ import (
 
 	"btools/lib/agent/toolline"
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/proc"
 	"btools/lib/results"
@@ -43,6 +44,10 @@ type Service struct {
 	Stop func()
 	// Memory is the file in which the services note their sessions.
 	Memory string
+	// Keep is the directory in which the browsers of sessions outlive the services.
+	Keep string
+	// Settle waits until the programs of a service that was killed have ended, which keep its sessions until then.
+	Settle func(ctx context.Context, service proc.Identity)
 	// Path is that of the control socket.
 	Path string
 
@@ -67,6 +72,9 @@ type server struct {
 type session struct {
 	caller
 	options []string
+	given   bool   // the call that begins it has named some of them
+	browser string // its name
+	left    *noted // the session that it goes on with; nil: it is new
 	began   time.Time
 
 	ctx   context.Context
@@ -177,7 +185,7 @@ type Ended struct {
 // Methods are what the service answers on its control socket.
 func (s *Service) Methods() *control.Mux {
 	s.sessions, s.servers = map[string]*session{}, map[string]*server{}
-	s.memory = memory{path: s.Memory, self: place{proc.Self(), s.Path}}
+	s.memory = memory{path: s.Memory, keep: s.Keep, self: place{proc.Self(), s.Path}}
 	time.AfterFunc(startTimeout, s.stopUnused) // who has started it may have been killed
 	m := &control.Mux{Program: "bmcp call"}
 	control.Handle(m, control.Method[Request, *Answer]("call"), func(ctx context.Context, r Request) (any, error) {
@@ -269,6 +277,10 @@ func (s *Service) takeNotes(x *session) []string {
 
 // claim notes a session, unless another service has it: then it returns the socket of that.
 func (s *Service) claim(x *session) (to string, err error) {
+	if was := s.memory.load()[x.key]; was.isLeft() {
+		s.Settle(x.ctx, was.Process)
+	}
+	var differs error
 	err = s.memory.change(x.ctx, func(all map[string]noted) {
 		was, known := all[x.key]
 		if known && was.runs() && was.Process != s.memory.self.Process {
@@ -277,20 +289,32 @@ func (s *Service) claim(x *session) (to string, err error) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		x.browser = api.NameOf(x.called)
 		if known && !was.runs() {
-			x.notes = append(x.notes, was.told())
+			kept := s.memory.kept(was)
+			if !kept.IsZero() {
+				if differs = x.resume(was, s.Path); differs != nil {
+					return
+				}
+			}
+			x.notes = append(x.notes, was.told(kept))
 		}
 		if other, known := all[x.like]; known {
-			x.notes = append(x.notes, other.told()+"; --session NAME keeps one for several programs")
+			x.notes = append(x.notes, other.told(time.Time{})+"; --session NAME keeps one for several programs")
 		}
 		delete(all, x.like)
 		x.claimed = true
-		all[x.key] = noted{place: s.memory.self}
+		all[x.key] = x.notedLocked(s)
 		if !x.named {
 			all[x.byName()] = all[x.key]
 		}
 	})
-	return to, err
+	return to, cmp.Or(err, differs)
+}
+
+// notedLocked returns what is noted of a session.
+func (x *session) notedLocked(s *Service) noted {
+	return noted{place: s.memory.self, Page: x.page.url, Browser: x.browser, Options: x.options}
 }
 
 // note notes the page of a session, or how it has ended. What can't be written is not told later.
@@ -305,7 +329,10 @@ func (s *Service) note(x *session) {
 		switch {
 		case !x.claimed:
 		case why == nil:
-			all[x.key] = noted{place: s.memory.self, Page: x.page.url}
+			all[x.key] = x.notedLocked(s)
+		case x.err != nil && x.left != nil:
+			all[x.key] = *x.left // for the next call
+			return
 		case x.err != nil, errors.Is(why, errAsked), errors.Is(why, errStopped):
 			delete(all, x.key)
 		case errors.Is(why, errOwner) && !x.named:
@@ -316,6 +343,9 @@ func (s *Service) note(x *session) {
 			}
 		default:
 			all[x.key] = noted{Why: why.Error(), Since: time.Now().UTC()}
+		}
+		if x.claimed && why != nil {
+			s.memory.forget(noted{Browser: x.browser})
 		}
 	})
 }
@@ -375,7 +405,7 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 	case s.stopping:
 		return nil, nil, "", errStopping
 	case x == nil:
-		x = &session{caller: who, options: t.Options, began: time.Now(),
+		x = &session{caller: who, options: t.Options, given: t.Given, began: time.Now(),
 			ready: make(chan struct{}), gone: make(chan struct{})}
 		x.ctx, x.end = context.WithCancelCause(context.Background())
 		s.sessions[who.key] = x
@@ -385,9 +415,7 @@ func (s *Service) begin(ctx context.Context, t *Target) (x *session, notes []str
 				"to the user, and ends after %v without a call: --session NAME and --bind-pid PID name another", Idle))
 		}
 	case t.Given && !slices.Equal(t.Options, x.options):
-		return nil, nil, "", &control.Error{Code: control.SessionExists, Message: "the session has begun with other " +
-			"options: " + cmp.Or(strings.Join(shown(x.options), " "), "none"),
-			Hint: "bmcp end ends it; --session NAME starts another one beside it"}
+		return nil, nil, "", errOptions(x.options)
 	default:
 		if other, ok := x.besideLocked(&who, time.Now()); ok {
 			return nil, nil, "", errBeside(other)
@@ -463,7 +491,7 @@ func (s *Service) serve(x *session) {
 	at := s.use(key, x.options)
 	opened, err := at.open()
 	if err == nil {
-		x.host, err = newHost(opened, x.called, x.end)
+		x.host, err = newHost(opened, x.browser, x.end)
 	}
 	if err == nil {
 		ctx, cancel := context.WithTimeoutCause(x.ctx, startTimeout, errNotReady)
@@ -631,19 +659,30 @@ func (s *Service) list() []Session {
 
 // endAsked ends the session that a target names, or all, and waits until nothing is left of them.
 func (s *Service) endAsked(ctx context.Context, r EndRequest) (*Ended, error) {
+	defer s.stopUnused()
 	var ends []*session
-	if r.All {
+	var left int
+	var err error
+	switch x, elsewhere := s.known(ctx, &r.Target); {
+	case r.All:
 		s.mu.Lock()
 		for _, x := range s.sessions {
 			ends = append(ends, x)
 		}
 		s.mu.Unlock()
-	} else if x, elsewhere := s.known(ctx, &r.Target); x != nil {
+		left, err = s.endLeft(ctx, nil)
+	case x != nil:
 		ends = append(ends, x)
-	} else if elsewhere.To != "" {
+	case elsewhere.To != "":
 		return &Ended{Moved: elsewhere}, nil
-	} else if r.Session != "" {
-		return nil, control.Errorf(control.SessionNotFound, "there is no session named %s", r.Session)
+	default:
+		who := r.Target.of(ctx)
+		if left, err = s.endLeft(ctx, &who); err == nil && left == 0 && r.Session != "" {
+			err = control.Errorf(control.SessionNotFound, "there is no session named %s", r.Session)
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, x := range ends {
 		x.end(errAsked)
@@ -655,5 +694,5 @@ func (s *Service) endAsked(ctx context.Context, r EndRequest) (*Ended, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	return &Ended{Sessions: len(ends)}, nil
+	return &Ended{Sessions: len(ends) + left}, nil
 }

@@ -90,6 +90,25 @@ type CallService struct {
 	Control string        `json:"control"`
 }
 
+// keptFor is how long the sessions of a service of bmcp call that was killed are kept if no other one runs.
+const keptFor = time.Hour
+
+// KeptCalls returns the directory of the files in which sessions of bmcp call outlive their service.
+func (s *Store) KeptCalls() string { return filepath.Join(filepath.Dir(s.path), "calls") }
+
+// tidyKept deletes what services of bmcp call have left there that were killed long ago.
+func (s *Store) tidyKept() {
+	all, err := os.ReadDir(s.KeptCalls())
+	for _, e := range all {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keptFor {
+			os.Remove(filepath.Join(s.KeptCalls(), e.Name()))
+		}
+	}
+	if err == nil {
+		os.Remove(s.KeptCalls()) // if it is empty
+	}
+}
+
 // ViewService is the service of bproxy view.
 type ViewService struct {
 	Process proc.Identity `json:"process"`

@@ -243,6 +243,9 @@ func (s *Store) Update(ctx context.Context, change func(*File) error) error {
 	var dead []Instance
 	err := s.locked(ctx, func(f *File) error {
 		dead = f.tidy()
+		if len(f.Calls) == 0 {
+			s.tidyKept()
+		}
 		return change(f)
 	})
 	if err != nil {

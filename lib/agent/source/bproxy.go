@@ -44,7 +44,7 @@ func newBproxy(store *state.Store, log io.Writer, flags []string, how Sharing) *
 	how.Kind = cmp.Or(how.Kind, SharedProfile)
 	s := &bproxy{src: &Source{stops: true}, store: store}
 	s.src.init(how.Kind, s, how)
-	flags = slices.Concat([]string{"--owner=bmcp " + strconv.Itoa(os.Getpid())}, flags, how.flags())
+	flags = slices.Concat([]string{"--owner=" + OwnerOf(os.Getpid())}, flags, how.flags())
 	s.initOwn(store, func(ctx context.Context) (*process, error) { return s.start(ctx, log, flags) })
 	return s
 }
@@ -231,3 +231,6 @@ func (s *bproxy) hibernate(ctx context.Context, name string) (rests bool) {
 	})
 	return rests
 }
+
+// OwnerOf returns what the proxies of a bmcp have for their owner.
+func OwnerOf(pid int) string { return "bmcp " + strconv.Itoa(pid) }

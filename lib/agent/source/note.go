@@ -54,12 +54,15 @@ func (u *ownerUse) Note(ctx context.Context, at *Lease) (r Note) {
 	case !used || at.fresh || !other:
 	default:
 		r.Replaced = cmp.Or(at.replaced, "the browser was launched anew")
-		if !at.restores {
+		now := at.now(ctx)
+		if now == nil || now.RestoredAt == nil ||
+			!at.restores && (at.replaced != "" || !u.isNews(at.note, now.RestoredAt.Time)) {
 			break
 		}
-		if now := at.now(ctx); now != nil && now.RestoredAt != nil {
-			r.Replaced, r.Restored, r.Data = "", r.Replaced+"; its pages were reloaded", dataOf(now)
+		if !at.restores { // bproxy has ended with it, and the next one does not know when
+			now = nil
 		}
+		r.Replaced, r.Restored, r.Data = "", r.Replaced+"; its pages were reloaded", dataOf(now)
 	}
 	r.Unkept = u.unkept(ctx, at)
 	return r
@@ -147,6 +150,18 @@ func (u *ownerUse) restored(ctx context.Context, at *Lease) (string, *api.Hibern
 	n.told = back
 	return fmt.Sprintf("this browser had not been used for %v and was hibernated; its pages were reloaded", n.unused),
 		now
+}
+
+// isNews reports whether no result has told yet that a browser had come back at a time.
+func (u *ownerUse) isNews(n *hibernated, back time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n == nil {
+		return true
+	}
+	news := !back.Equal(n.told)
+	n.told = back
+	return news
 }
 
 // see notes the browser of a result. It returns the ID of the previous browser with its key, whether there was one,

@@ -45,6 +45,9 @@ func (v Sharing) flags() []string {
 	if !v.Kind.HasSessions() { // one session, which is the browser's own: its Chrome has no port either
 		return append(all, "--session-idle=0", "--root-session="+hostSession, "--default-session="+hostSession)
 	}
+	if v.Keep != "" {
+		all = append(all, "--keep="+v.Keep)
+	}
 	its := v.Settings
 	its.SessionIdle, its.MaxSessions = 0, 2*(v.Hosts+maxIDs)
 	for _, r := range settings.Rows(settings.Agent) {

@@ -62,7 +62,8 @@ func Service(c *cli.Context) error {
 	var s *shell.Service
 	s = &shell.Service{Release: cli.Release(), Stop: func() { stop(nil) }, Path: path,
 		Run:    func(ctx context.Context, r relay.Request) (*relay.Answer, error) { return runHere(ctx, s, r) },
-		Memory: filepath.Join(filepath.Dir(store.Path()), "calls.json"),
+		Memory: memoryOf(store), Keep: store.KeptCalls(),
+		Settle: func(ctx context.Context, service proc.Identity) { awaitProxies(ctx, store, service.PID) },
 		Open:   func(options []string) (shell.Server, error) { return open(c, options) }}
 	entry := state.CallService{Process: proc.Self(), Control: path}
 	reg := &register.Service{Store: store, Path: path, Shared: true, Log: c.Log, Linger: time.Second,
@@ -87,6 +88,26 @@ func Service(c *cli.Context) error {
 	return err
 }
 
+// memoryOf returns the file in which the services note their sessions, and keepOf the directory in which the browsers
+// of these outlive them.
+func memoryOf(store *state.Store) string {
+	return filepath.Join(filepath.Dir(store.Path()), "calls.json")
+}
+func keepOf(store *state.Store) string { return filepath.Join(filepath.Dir(store.Path()), "calls") }
+
+// endBound is how long the proxies of a service that was killed may take to end.
+const endBound = 10 * time.Second
+
+// awaitProxies waits until the proxies of a bmcp that was killed have ended: they save its sessions once more.
+func awaitProxies(ctx context.Context, store *state.Store, pid int) {
+	for end := time.Now().Add(endBound); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		all, err := client.Any.All(store)
+		if err != nil || !slices.ContainsFunc(all, func(p client.Proxy) bool { return p.Owner == source.OwnerOf(pid) }) {
+			return
+		}
+	}
+}
+
 // open opens a server for the sessions that start with these options.
 func open(c *cli.Context, options []string) (shell.Server, error) {
 	if at, err := elsewhere(options); err != nil {
@@ -101,6 +122,7 @@ func open(c *cli.Context, options []string) (shell.Server, error) {
 			if how.Kind != source.SharedProfile {
 				how.Kind, how.Hibernate, how.SessionIdle = source.SessionsOnly, shell.Hibernate, shell.Idle
 				how.UploadRoots = []string{"/"} // the tools have bounds of their own
+				how.Keep = c.State().KeptCalls()
 			}
 		})
 		if err == nil {
@@ -662,15 +684,19 @@ func End(c *cli.Context) error {
 	ctx, stop, _ := lifetime.Context()
 	defer stop(nil)
 	var ended shell.Ended
+	err = shell.ErrNoService
 	if c.Bool("all") {
 		err = shell.All(ctx, c.State(), "end", shell.EndRequest{Target: t, All: true}, func(here shell.Ended) {
 			ended.Sessions += here.Sessions
 		})
-	} else if cl, failed := callClient(c, &t, false); failed != nil {
-		return failed
-	} else {
+	}
+	if errors.Is(err, shell.ErrNoService) { // one is started for what another has left that was killed
+		cl, failed := callClient(c, &t, shell.HasLeft(memoryOf(c.State())))
+		if failed != nil {
+			return failed
+		}
 		defer cl.Close()
-		err = cl.Do(ctx, "end", shell.EndRequest{Target: t}, &ended)
+		err = cl.Do(ctx, "end", shell.EndRequest{Target: t, All: c.Bool("all")}, &ended)
 	}
 	switch {
 	case errors.Is(err, shell.ErrNoService) && t.Session != "":
