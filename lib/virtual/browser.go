@@ -74,6 +74,7 @@ type target struct {
 	typ         string
 	context     string
 	session     *Session
+	own         string          // the session's own CDP session with it; "": there is none
 	info        json.RawMessage // Chrome's latest
 	lastShown   string          // the info that clients were sent last
 	opens       string          // the URL for /json/new, which Chrome's headless shell does not tell at once

@@ -66,15 +66,12 @@ func ignoreCertificateErrors(r request) {
 	defer cancel()
 	b.mu.Lock()
 	s.pages.ignoreCertErrors = ignore
-	var pages []string
-	for _, own := range s.pages.own {
-		pages = append(pages, own)
-	}
-	b.mu.Unlock()
 	var answered sync.WaitGroup
-	for _, own := range pages { // one that is gone meanwhile answers with an error
+	for _, t := range s.pages.attachedLocked() { // one that is gone meanwhile answers with an error
+		own := t.own
 		answered.Go(func() { s.link.Call(ctx, own, r.Method, map[string]bool{"ignore": ignore}) })
 	}
+	b.mu.Unlock()
 	answered.Wait()
 	r.reply(emptyObject)
 }

@@ -201,12 +201,8 @@ func (t *target) waitsForOther(k *Client) bool {
 func (k *Client) leaveRestored(session string) {
 	b := k.session.browser
 	b.mu.Lock()
-	own := ""
-	if t := k.sessions.targetLocked(session); t != nil {
-		own = k.session.pages.own[t.id]
-	}
-	b.mu.Unlock()
-	k.session.pages.restored(own)
+	defer b.mu.Unlock()
+	k.session.pages.restoredLocked(k.sessions.targetLocked(session))
 }
 
 // noteCrash notes that a target was told to crash, before the watcher reports it.

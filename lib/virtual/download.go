@@ -167,10 +167,8 @@ func (dt *downloadTable) started(params json.RawMessage) {
 		return
 	}
 	pages := map[string]string{} // the session's own CDP sessions, by context
-	for id, own := range dt.s.pages.own {
-		if t := b.targets[id]; t != nil {
-			pages[own] = t.context
-		}
+	for _, t := range dt.s.pages.attachedLocked() {
+		pages[t.own] = t.context
 	}
 	dt.s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), findFrameTimeout)

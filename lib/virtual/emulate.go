@@ -79,8 +79,8 @@ func (e *emulated) set(ctx context.Context, now emulate.Emulation) error {
 // allLocked returns the types of all that emulates, by the session's own CDP sessions.
 func (e *emulated) allLocked() map[string]string {
 	all := map[string]string{}
-	for _, own := range e.s.pages.own {
-		all[own] = "page"
+	for _, t := range e.s.pages.attachedLocked() {
+		all[t.own] = "page"
 	}
 	for own, typ := range e.parts {
 		all[own] = typ
@@ -143,8 +143,8 @@ func (e *emulated) checkScripts(ctx context.Context) error {
 	}
 	e.s.browser.mu.Lock()
 	page := ""
-	for _, page = range e.s.pages.own {
-		break
+	if all := e.s.pages.attachedLocked(); len(all) > 0 {
+		page = all[0].own
 	}
 	e.s.browser.mu.Unlock()
 	e.s.link.Send(page, "Runtime.enable", nil) // or Chrome compiles none
@@ -207,7 +207,7 @@ func (e *emulated) claimAllLocked(left *target) {
 		return
 	}
 	for own, typ := range e.allLocked() {
-		if typ == "page" && own != e.s.pages.own[left.id] {
+		if typ == "page" && own != left.own {
 			e.claimLocked(own, claims)
 		}
 	}
@@ -324,8 +324,8 @@ func (e *emulated) metricsLocked(t *target) (all []emulation) {
 			}
 		}
 	}
-	if own := e.s.pages.own[t.id]; e.metrics != nil && own != "" {
-		all = append(all, emulation{e.s.link.calls, own, e.metrics})
+	if e.metrics != nil && t.own != "" {
+		all = append(all, emulation{e.s.link.calls, t.own, e.metrics})
 	}
 	return all
 }

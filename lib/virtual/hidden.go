@@ -117,8 +117,8 @@ func (hs *hiding) end(page *webstorage.Page) (own string) {
 				tab = e.id
 			}
 		}
-		own = hs.s.pages.own[id]
 		if t := b.targets[id]; t != nil { // its events have come before
+			own = t.own
 			t.releaseLocked()
 			b.removeLocked(t)
 		}

@@ -35,21 +35,19 @@ type here struct {
 
 // beginLocked makes Chrome tell what a page stores.
 func (k *keeper) beginLocked(t *target) {
-	own := k.s.pages.own[t.id]
-	if !k.s.options.Keep || own == "" || t.context != k.s.base {
-		return
+	if k.s.options.Keep && t.own != "" && t.context == k.s.base {
+		k.s.link.Send(t.own, "DOMStorage.enable", nil)
+		k.trackLocked(t)
 	}
-	k.s.link.Send(own, "DOMStorage.enable", nil)
-	k.trackLocked(t)
 }
 
 // trackLocked makes Chrome tell what the origin of a page stores in databases.
 func (k *keeper) trackLocked(t *target) {
 	origin := webstorage.OriginOf(jsonrpc.GetString(t.info, "url"))
-	if own := k.s.pages.own[t.id]; k.s.options.Keep && own != "" && origin != "" && origin != t.tracked {
+	if k.s.options.Keep && t.own != "" && origin != "" && origin != t.tracked {
 		t.tracked = origin
 		k.changed[origin] = true // it may have stored something already
-		k.s.link.Send(own, "Storage.trackIndexedDBForOrigin", map[string]string{"origin": origin})
+		k.s.link.Send(t.own, "Storage.trackIndexedDBForOrigin", map[string]string{"origin": origin})
 	}
 }
 
@@ -69,10 +67,8 @@ func (k *keeper) stored(session string, params json.RawMessage) {
 		}
 		return
 	}
-	for page, own := range k.s.pages.own {
-		if t := k.s.browser.targets[page]; own == session && t != nil {
-			t.here.items = nil
-		}
+	if t := k.s.pages.byOwnLocked(session); t != nil {
+		t.here.items = nil
 	}
 }
 
@@ -178,16 +174,11 @@ func (k *keeper) tabs(ctx context.Context) []Tab {
 	b := k.s.browser
 	tabs := []Tab{}
 	b.mu.Lock()
-	var pages []*target
-	for _, t := range k.s.targetsLocked() {
-		if t.typ == "page" && t.context == k.s.base && !t.closing {
-			pages = append(pages, t)
-		}
-	}
+	pages := k.s.pages.inBaseLocked()
 	b.mu.Unlock()
 	for _, t := range pages {
 		b.mu.Lock()
-		own, url, restoring, h := k.s.pages.own[t.id], jsonrpc.GetString(t.info, "url"), t.restoring, t.here
+		own, url, restoring, h := t.own, jsonrpc.GetString(t.info, "url"), t.restoring, t.here
 		origin := webstorage.OriginOf(url)
 		t.here.origin = origin
 		if h.origin != origin || h.items == nil {

@@ -75,10 +75,10 @@ func (s *Session) Restore(ctx context.Context, name string, state *logins.State)
 		s.login.startedWith = append(s.login.startedWith, o.Origin)
 		s.login.unfilled[o.Origin] = &stored{origin: o, bare: !state.HasCookieFor(o.Origin), done: make(chan struct{})}
 	}
-	for id, own := range s.pages.own {
-		if t := b.targets[id]; t != nil && s.login.isGatedLocked(t) {
+	for _, t := range s.pages.attachedLocked() {
+		if s.login.isGatedLocked(t) {
 			gated.Add(1)
-			s.link.Begin(own, "Fetch.enable", gate, func(json.RawMessage, error) { gated.Done() })
+			s.link.Begin(t.own, "Fetch.enable", gate, func(json.RawMessage, error) { gated.Done() })
 		}
 	}
 	b.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *login) documentRequested(session string, params json.RawMessage) {
 	})
 }
 
-// dueFor is the storage that has to be filled before a document is shown.
+// dueFor returns the storage that has to be filled before a document is shown.
 func (l *login) dueFor(url string) (due []*stored) {
 	origin := webstorage.OriginOf(url)
 	l.s.browser.mu.Lock()
@@ -199,9 +199,9 @@ func (l *login) filled(o *stored, why string, err error) {
 	if len(l.unfilled) > 0 {
 		return
 	}
-	for id, session := range l.s.pages.own {
-		if t := b.targets[id]; t != nil && t.typ == "page" && t.context == l.s.base {
-			l.s.link.Send(session, "Fetch.disable", nil)
+	for _, t := range l.s.pages.attachedLocked() {
+		if t.context == l.s.base {
+			l.s.link.Send(t.own, "Fetch.disable", nil)
 		}
 	}
 }
@@ -254,7 +254,10 @@ func (l *login) visitedLocked(t *target) {
 func (l *login) originsToSave(ctx context.Context) (untouched []logins.Origin, origins []string) {
 	b := l.s.browser
 	b.mu.Lock()
-	pages := slices.Collect(maps.Values(l.s.pages.own))
+	var pages []string
+	for _, t := range l.s.pages.attachedLocked() {
+		pages = append(pages, t.own)
+	}
 	b.mu.Unlock()
 	shown := map[string]bool{}
 	for _, page := range pages {

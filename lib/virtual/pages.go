@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +15,8 @@ import (
 type pages struct {
 	s                *Session
 	open             int
-	opening          int               // pages that clients have requested
-	windows          map[int64]bool    // that clients know
-	own              map[string]string // the session's own CDP sessions, by target
+	opening          int            // pages that clients have requested
+	windows          map[int64]bool // that clients know
 	ignoreCertErrors bool
 }
 
@@ -48,7 +48,7 @@ func (p *pages) removeLocked(t *target) {
 		p.open--
 		p.s.emulates.claimAllLocked(t)
 	}
-	delete(p.own, t.id)
+	t.own = ""
 	if t.context != p.s.base && !p.s.contexts[t.context] {
 		p.s.browser.forgetContextLocked(t.context)
 	}
@@ -57,6 +57,28 @@ func (p *pages) removeLocked(t *target) {
 	}
 	p.s.clients.notifyLocked(t, "Target.targetDestroyed", map[string]string{"targetId": t.id})
 	p.s.finishLocked()
+}
+
+// attachedLocked returns the pages with which the session itself has a CDP session, the oldest first.
+func (p *pages) attachedLocked() []*target {
+	return slices.DeleteFunc(p.s.targetsLocked(), func(t *target) bool { return t.own == "" })
+}
+
+// inBaseLocked returns the pages of the session's base context that stay, the oldest first.
+func (p *pages) inBaseLocked() []*target {
+	return slices.DeleteFunc(p.s.targetsLocked(), func(t *target) bool {
+		return t.typ != "page" || t.context != p.s.base || t.closing
+	})
+}
+
+// byOwnLocked returns the page with which the session itself has this CDP session; nil if there is none.
+func (p *pages) byOwnLocked(session string) *target {
+	for _, t := range p.attachedLocked() {
+		if t.own == session {
+			return t
+		}
+	}
+	return nil
 }
 
 // blank returns the blank pages.
@@ -153,7 +175,7 @@ func (p *pages) prepareLocked(t *target) {
 		}
 		gated := known && p.s.login.isGatedLocked(t)
 		if known {
-			p.own[t.id] = own
+			t.own = own
 			t.needsFocus = paused
 			if severed {
 				p.focusLocked(t) // it may have its document
@@ -202,7 +224,7 @@ const readyTimeout = 5 * time.Second
 func (p *pages) focusLocked(t *target) {
 	if t.needsFocus && jsonrpc.GetString(t.info, "url") != "" {
 		t.needsFocus = false
-		p.s.link.Send(p.own[t.id], "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true})
+		p.s.link.Send(t.own, "Emulation.setFocusEmulationEnabled", map[string]bool{"enabled": true})
 		p.s.keep.beginLocked(t)
 	}
 }

@@ -64,7 +64,7 @@ func (b *Browser) NewSession(ctx context.Context, o Options) (*Session, error) {
 	s.life.ctx, s.life.end = context.WithCancelCause(context.Background())
 	s.lock.s, s.throttle.s, s.hiding.s, s.proxy.s = s, s, s, s
 	s.clients = clientSet{s: s, all: map[*Client]bool{}}
-	s.pages = pages{s: s, own: map[string]string{}, windows: map[int64]bool{}}
+	s.pages = pages{s: s, windows: map[int64]bool{}}
 	s.downloads = downloadTable{s: s, all: map[string]*download{}, wishes: map[string]wish{}}
 	s.login = login{s: s, unfilled: map[string]*stored{}}
 	s.keep = keeper{s: s, origins: map[string]*logins.Origin{}, changed: map[string]bool{}, gaps: map[string][]string{}}

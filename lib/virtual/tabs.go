@@ -82,16 +82,13 @@ func (p *pages) tabs(ctx context.Context) []Tab {
 	b.mu.Lock()
 	var tabs []Tab
 	var own []string
-	for _, t := range p.s.targetsLocked() {
-		if t.typ != "page" || t.context != p.s.base || t.closing {
-			continue
-		}
+	for _, t := range p.inBaseLocked() {
 		if t.restoring != nil {
 			tabs, own = append(tabs, *t.restoring), append(own, "")
 			continue
 		}
 		tabs = append(tabs, Tab{URL: jsonrpc.GetString(t.info, "url")})
-		own = append(own, p.own[t.id])
+		own = append(own, t.own)
 	}
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, tabTimeout)
@@ -180,13 +177,13 @@ func (p *pages) reload(page string, tab Tab) {
 		return
 	}
 	p.s.browser.mu.Lock()
-	t, session := p.s.browser.targets[page], p.own[page]
+	t, session := p.s.browser.targets[page], ""
 	var scrolled chan struct{}
 	if at := jsonrpc.Get(tab.Page, "scrolled"); at != nil && string(at) != "[]" {
 		scrolled = make(chan struct{})
 	}
-	if t != nil && session != "" {
-		t.restoring, t.scrolled = &tab, scrolled
+	if t != nil && t.own != "" {
+		session, t.restoring, t.scrolled = t.own, &tab, scrolled
 		p.s.clients.notifyChangeLocked(t)
 	}
 	p.s.browser.mu.Unlock()
@@ -207,7 +204,9 @@ func (p *pages) reload(page string, tab Tab) {
 	switch {
 	case err != nil || jsonrpc.GetString(got, "errorText") != "":
 	case string(jsonrpc.Get(got, "isDownload")) == "true":
-		p.restored(session)
+		p.s.browser.mu.Lock()
+		defer p.s.browser.mu.Unlock()
+		p.restoredLocked(t)
 	case scrolled != nil:
 		wait.For(ctx, scrolled)
 	}
@@ -228,7 +227,11 @@ func (p *pages) frameNavigated(session string, params json.RawMessage) {
 		p.s.hiding.sync(ctx) // so that the target has the address of the document
 		// The script runs with the document's first one, which may be later; or now.
 		p.s.link.Call(ctx, session, "Runtime.evaluate", map[string]any{"expression": "0"})
-		if t := p.restored(session); t != nil && t.scrolled != nil {
+		p.s.browser.mu.Lock()
+		t := p.byOwnLocked(session)
+		restored := p.restoredLocked(t)
+		p.s.browser.mu.Unlock()
+		if restored && t.scrolled != nil {
 			defer close(t.scrolled)
 			ctx, cancel := p.s.life.within(p.s.life.ctx, scrollTimeout)
 			defer cancel()
@@ -237,22 +240,17 @@ func (p *pages) frameNavigated(session string, params json.RawMessage) {
 	})
 }
 
-// restored forgets what the page of one of the session's own CDP sessions was to
-// show. It returns the page, nil if it was not to show anything.
-func (p *pages) restored(session string) (page *target) {
-	p.s.browser.mu.Lock()
-	defer p.s.browser.mu.Unlock()
-	for id, own := range p.own {
-		if t := p.s.browser.targets[id]; own == session && t != nil && t.restoring != nil {
-			page, t.restoring = t, nil
-			if len(p.s.options.InitScript) == 0 {
-				p.s.link.Send(own, "Page.disable", nil) // without it the script is gone
-			} else if t.reloader != "" {
-				p.s.link.Send(own, "Page.removeScriptToEvaluateOnNewDocument",
-					map[string]string{"identifier": t.reloader})
-			}
-			p.s.clients.notifyChangeLocked(t)
-		}
+// restoredLocked forgets what a page was to show, and reports whether it was to show anything.
+func (p *pages) restoredLocked(t *target) bool {
+	if t == nil || t.restoring == nil {
+		return false
 	}
-	return page
+	t.restoring = nil
+	if len(p.s.options.InitScript) == 0 {
+		p.s.link.Send(t.own, "Page.disable", nil) // without it the script is gone
+	} else if t.reloader != "" {
+		p.s.link.Send(t.own, "Page.removeScriptToEvaluateOnNewDocument", map[string]string{"identifier": t.reloader})
+	}
+	p.s.clients.notifyChangeLocked(t)
+	return true
 }

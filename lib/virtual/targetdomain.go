@@ -213,25 +213,13 @@ func getTargetInfo(r request) {
 		r.reply(raw)
 		return
 	}
+	b := r.k.session.browser
 	r.forward(func(result json.RawMessage) json.RawMessage {
-		return jsonrpc.Set(result, "targetInfo", r.k.visibleInfo(jsonrpc.Get(result, "targetInfo")))
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		info := jsonrpc.Get(result, "targetInfo")
+		return jsonrpc.Set(result, "targetInfo", b.targets[jsonrpc.GetString(info, "targetId")].shown(info))
 	})
-}
-
-// visibleInfo returns a TargetInfo as the client sees it.
-func (k *Client) visibleInfo(info json.RawMessage) json.RawMessage {
-	b := k.session.browser
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.targets[jsonrpc.GetString(info, "targetId")].shown(info)
-}
-
-// owner returns the session that sees a target.
-func (k *Client) owner(info json.RawMessage) *Session {
-	b := k.session.browser
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ownerLocked(info)
 }
 
 // getTargets lists the targets of the session.
@@ -242,34 +230,32 @@ func getTargets(r request) {
 		return
 	}
 	b := r.k.session.browser
-	if !b.tabsAreMarked { // a page that isKnown asks for is one whose event has come
+	if !b.tabsAreMarked { // a page that isKnownLocked asks for is one whose event has come
 		ctx, cancel := r.k.bounded()
 		r.k.session.hiding.sync(ctx)
 		cancel()
 	}
 	r.forward(func(result json.RawMessage) json.RawMessage {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		own := []json.RawMessage{}
 		if wanted.matches("browser") {
 			own = append(own, browserInfo(r.k.session.id))
 		}
 		for info := range jsonrpc.Elements(jsonrpc.Get(result, "targetInfos")) {
-			if r.k.owner(info) == r.k.session && b.isKnown(info) {
-				own = append(own, r.k.visibleInfo(info))
+			if b.ownerLocked(info) == r.k.session && b.isKnownLocked(info) {
+				own = append(own, b.targets[jsonrpc.GetString(info, "targetId")].shown(info))
 			}
 		}
 		return jsonrpc.Set(result, "targetInfos", jsonrpc.Array(own))
 	})
 }
 
-// isKnown reports whether a target may be shown. In a chrome-headless-shell a page of the session's own that is being
-// opened, or was just closed, is a page as any other; but no event of it is handled.
-func (b *Browser) isKnown(info json.RawMessage) bool {
-	if typ := jsonrpc.GetString(info, "type"); b.tabsAreMarked || typ != "page" && typ != "tab" {
-		return true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.targets[jsonrpc.GetString(info, "targetId")] != nil
+// isKnownLocked reports whether a target may be shown. In a chrome-headless-shell a page of the session's own that is
+// being opened, or was just closed, is a page as any other; but no event of it is handled.
+func (b *Browser) isKnownLocked(info json.RawMessage) bool {
+	typ := jsonrpc.GetString(info, "type")
+	return b.tabsAreMarked || typ != "page" && typ != "tab" || b.targets[jsonrpc.GetString(info, "targetId")] != nil
 }
 
 // setDiscoverTargets subscribes a CDP session, with the browser or a target, to events about the session's targets.

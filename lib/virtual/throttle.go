@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,9 +73,9 @@ func (th *throttle) hide(since time.Time) {
 	b := th.s.browser
 	b.mu.Lock()
 	pages := map[*target]string{}
-	for id, own := range th.s.pages.own {
-		if t := b.targets[id]; t != nil && t.canThrottle() {
-			pages[t] = own
+	for _, t := range th.s.pages.attachedLocked() {
+		if t.canThrottle() {
+			pages[t] = t.own
 		}
 	}
 	b.mu.Unlock()
@@ -87,7 +88,7 @@ func (th *throttle) hide(since time.Time) {
 	defer b.mu.Unlock()
 	th.on.Store(true) // before the check: a command notes its use before it looks
 	if th.s.life.isOver() || !th.isUnusedLocked(since) {
-		th.on.Store(b.hasThrottledLocked(th.s))
+		th.on.Store(th.hasHiddenLocked())
 		return
 	}
 	for t, own := range pages {
@@ -95,7 +96,7 @@ func (th *throttle) hide(since time.Time) {
 			th.hideLocked(t, own)
 		}
 	}
-	th.on.Store(b.hasThrottledLocked(th.s))
+	th.on.Store(th.hasHiddenLocked())
 }
 
 // canThrottle reports whether a page can be throttled: it runs, has something to run, and no client has frozen it.
@@ -104,13 +105,9 @@ func (t *target) canThrottle() bool {
 		jsonrpc.GetString(t.info, "url") != "about:blank"
 }
 
-func (b *Browser) hasThrottledLocked(s *Session) bool {
-	for _, t := range b.targets {
-		if t.session == s && t.throttled {
-			return true
-		}
-	}
-	return false
+// hasHiddenLocked reports whether a page is hidden.
+func (th *throttle) hasHiddenLocked() bool {
+	return slices.ContainsFunc(th.s.pages.attachedLocked(), func(t *target) bool { return t.throttled })
 }
 
 // playing is true in a page that plays audio or video, in itself or in frames of its origin.
@@ -191,17 +188,16 @@ func (th *throttle) wake(ctx context.Context) {
 	focus := map[string]bool{"enabled": true}
 	b.mu.Lock()
 	th.isWaking = true
-	for _, t := range b.targets {
-		if t.session != th.s || !t.throttled {
+	for _, t := range th.s.pages.attachedLocked() {
+		if !t.throttled {
 			continue
 		}
 		t.throttled = false
-		own := th.s.pages.own[t.id]
-		begin(th.s.link.calls, own, focusEmulation, focus)
+		begin(th.s.link.calls, t.own, focusEmulation, focus)
 		for k, session := range th.focusingLocked(t) {
 			begin(k.calls, session, focusEmulation, focus)
 		}
-		begin(th.s.link.calls, own, "Runtime.evaluate",
+		begin(th.s.link.calls, t.own, "Runtime.evaluate",
 			map[string]any{"expression": becomesVisible, "awaitPromise": true, "silent": true})
 	}
 	b.mu.Unlock()

@@ -55,7 +55,7 @@ func TestThrottle(t *testing.T) {
 	look := func(page, expression string) string {
 		t.Helper()
 		b.mu.Lock()
-		own := s.pages.own[page]
+		own := b.targets[page].own
 		b.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
