@@ -59,25 +59,6 @@ type Entry struct {
 	past     *api.Session   // the last one, while it is asleep; nil: there has been none
 }
 
-// opening is the opening of a session, and what came of it.
-type opening struct {
-	ctx     context.Context // ends when nobody needs it any more
-	end     context.CancelFunc
-	ready   chan struct{} // closed when the session is open, or is not
-	session Session
-	err     error
-	kept    *record.Time      // as of when it is kept; nil: it is not yet
-	fault   error             // why it could not be kept last; nil: it could
-	unsaved *virtual.Snapshot // of that time; nil: it is saved
-
-	hibernate chan struct{} // has room for one
-	todo      chan func()   // what is done while the session is not looked at
-}
-
-// endTimeout is how long the pages of a session may take to close before the
-// session counts as ended.
-const endTimeout = 5 * time.Second
-
 // Why there is no session.
 var (
 	ErrClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the program is stopping")}
@@ -96,7 +77,7 @@ func (f *Fleet) use(ctx context.Context, k Key, wanted *Wanted) (*Entry, Session
 		f.mu.Unlock()
 		return nil, nil, f.explain(err, k)
 	}
-	s, err := f.awaitUnlock(ctx, e)
+	s, err := e.awaitUnlock(ctx)
 	return e, s, f.explain(err, k)
 }
 
@@ -106,7 +87,7 @@ func (f *Fleet) enterLocked(k Key, wanted *Wanted) (*Entry, error) {
 	}
 	e := f.entryLocked(k)
 	if e != nil {
-		f.checkLocked(e) // before its own goroutine does: clients may return at once
+		e.checkLocked() // before its own goroutine does: clients may return at once
 		e = f.entryLocked(k)
 	}
 	if e == nil {
@@ -196,19 +177,20 @@ func (e *Entry) Use(ctx context.Context) (Session, error) {
 		e.fleet.mu.Unlock()
 		return nil, err
 	}
-	return e.fleet.awaitUnlock(ctx, e)
+	return e.awaitUnlock(ctx)
 }
 
 // awaitUnlock waits, without the lock, for the session of an entry that its caller has
 // entered. If it returns an error, the caller has left.
-func (f *Fleet) awaitUnlock(ctx context.Context, e *Entry) (s Session, err error) {
+func (e *Entry) awaitUnlock(ctx context.Context) (s Session, err error) {
+	f := e.fleet
 	defer func() {
 		if err != nil {
 			e.Leave()
 		}
 	}()
 	for {
-		o, err := f.openingLocked(e)
+		o, err := e.openingLocked()
 		f.mu.Unlock()
 		if err != nil {
 			return nil, err
@@ -235,8 +217,9 @@ func (f *Fleet) awaitUnlock(ctx context.Context, e *Entry) (s Session, err error
 }
 
 // openingLocked returns the opening of an entry, which is opened if it has none.
-func (f *Fleet) openingLocked(e *Entry) (*opening, error) {
-	f.checkLocked(e)
+func (e *Entry) openingLocked() (*opening, error) {
+	f := e.fleet
+	e.checkLocked()
 	switch {
 	case !f.table.Has(&e.Session):
 		return nil, ErrEnded
@@ -247,14 +230,14 @@ func (f *Fleet) openingLocked(e *Entry) (*opening, error) {
 			return nil, err
 		}
 	}
-	o := &opening{ready: make(chan struct{}), hibernate: make(chan struct{}, 1), todo: make(chan func())}
+	o := &opening{entry: e, ready: make(chan struct{}), drowsy: make(chan struct{}, 1), todo: make(chan func())}
 	o.ctx, o.end = context.WithCancel(context.Background())
 	before, over, from := e.over, make(chan struct{}), e.saved
 	e.opening, e.over = o, over
 	f.running.Go(func() {
 		defer close(over)
 		defer o.end()
-		f.run(e, o, before, from)
+		o.run(before, from)
 	})
 	return o, nil
 }
@@ -266,9 +249,9 @@ func (e *Entry) Leave() {
 	defer f.mu.Unlock()
 	switch calledOff := f.table.Leave(&e.Session, time.Now()); {
 	case calledOff && e.State() == book.Creating:
-		f.dropLocked(e)
+		e.dropLocked()
 	case calledOff:
-		f.callOffLocked(e)
+		e.callOffLocked()
 		f.table.Sleep(&e.Session, time.Time{})
 	default:
 		f.sweepLocked()
@@ -276,7 +259,7 @@ func (e *Entry) Leave() {
 }
 
 // callOffLocked makes the goroutine of an entry's opening end.
-func (f *Fleet) callOffLocked(e *Entry) {
+func (e *Entry) callOffLocked() {
 	if o := e.opening; o != nil {
 		e.opening = nil
 		o.end()
@@ -289,10 +272,10 @@ func (f *Fleet) sweepLocked() {
 	now := time.Now()
 	over, drowsy, again := f.table.Due(now)
 	for _, s := range over {
-		f.finishLocked(s.Of)
+		s.Of.finishLocked()
 	}
 	for _, s := range drowsy {
-		s.Of.opening.hibernate <- struct{}{}
+		s.Of.opening.drowsy <- struct{}{}
 	}
 	if !again.IsZero() && !f.closed {
 		f.timer.Start(again.Sub(now), f.sweep)
@@ -305,66 +288,10 @@ func (f *Fleet) sweep() {
 	f.sweepLocked()
 }
 
-// run opens a session after another one has ended, and ends it when nobody needs it.
-func (f *Fleet) run(e *Entry, o *opening, before <-chan struct{}, from *virtual.Saved) {
-	var s Session
-	err := errCalledOff
-	if before == nil {
-		s, err = f.open(o.ctx, e, from)
-	} else {
-		select {
-		case <-before:
-			s, err = f.open(o.ctx, e, from)
-		case <-o.ctx.Done():
-		}
-	}
-	if f.opened(e, o, s, err, from != nil) {
-		f.attend(e, o)
-	}
-	if s != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
-		defer cancel()
-		s.End(ctx) // pages that do not close end with Chrome
-	}
-	if before != nil {
-		<-before
-	}
-}
-
-// opened notes what has come of an opening, and reports whether it is needed.
-func (f *Fleet) opened(e *Entry, o *opening, s Session, err error, restored bool) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	defer close(o.ready)
-	switch {
-	case e.opening != o:
-		o.err = errCalledOff
-		return false
-	case err != nil:
-		o.err, e.opening = err, nil
-		if f.table.Failed(&e.Session) {
-			f.finishLocked(e)
-		}
-		return false
-	}
-	o.session, e.past = s, nil
-	event := "created"
-	if restored {
-		event, e.restored = "restored", new(record.Now())
-		if e.lost = nil; e.saved != nil {
-			e.lost = e.saved.Lost
-		}
-	}
-	e.tell(Event{Event: event})
-	s.TellControl(func(event, who string) { f.tellControl(e, s, event, who) })
-	f.table.Opened(&e.Session, s.Used)
-	f.sweepLocked()
-	return true
-}
-
 // tellControl notes that a person has taken over the session of an entry, which then stays as if it had a user, or has
 // given it back.
-func (f *Fleet) tellControl(e *Entry, s Session, event, who string) {
+func (e *Entry) tellControl(s Session, event, who string) {
+	f := e.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !wait.Closed(s.Done()) {
@@ -378,48 +305,11 @@ func (f *Fleet) tellControl(e *Entry, s Session, event, who string) {
 	f.sweepLocked()
 }
 
-// attend looks after a session until it is not needed any more.
-func (f *Fleet) attend(e *Entry, o *opening) {
-	var due <-chan time.Time
-	var last looks
-	if e.Keeps {
-		every := lookEvery
-		if f.pathOf(e.Key) != "" {
-			every = lookOften
-		}
-		ticks := time.NewTicker(every)
-		defer ticks.Stop()
-		due = ticks.C
-	}
-	for {
-		select {
-		case <-o.ctx.Done():
-			return
-		case <-o.session.Done():
-			f.mu.Lock()
-			f.checkLocked(e)
-			f.mu.Unlock()
-			<-o.ctx.Done() // at once, unless its holder has to say so
-			return
-		case <-due:
-			last.look(o.session.Used(), func() { f.look(e, o) })
-		case <-o.hibernate:
-			f.hibernate(e, o)
-		case do := <-o.todo:
-			do()
-		}
-	}
-}
-
-// hasCrashed reports whether a session has ended with its Chrome.
-func hasCrashed(s Session) bool {
-	return wait.Closed(s.Done()) && errors.Is(s.Err(), virtual.ErrBrowserEnded)
-}
-
 // checkLocked takes note if the session of an entry has ended by itself. If its Chrome
 // has ended, it is hibernated with what is kept of it; the holder of a lasting one calls
 // Lose. Otherwise a client has closed it.
-func (f *Fleet) checkLocked(e *Entry) {
+func (e *Entry) checkLocked() {
+	f := e.fleet
 	o := e.opening
 	if o == nil || o.session == nil || !wait.Closed(o.session.Done()) || f.closed {
 		return
@@ -427,18 +317,19 @@ func (f *Fleet) checkLocked(e *Entry) {
 	switch crashed := hasCrashed(o.session); {
 	case e.Lasting && !crashed:
 		e.forgetLocked()
-		f.sleepLocked(e, "")
+		e.sleepLocked("")
 	case e.Lasting:
 	case crashed && e.saved != nil:
-		f.sleepLocked(e, o.session.Err().Error())
+		e.sleepLocked(o.session.Err().Error())
 	default:
-		f.dropLocked(e)
+		e.dropLocked()
 	}
 }
 
 // sleepLocked makes an entry Asleep that has a session; why says how its Chrome has
 // ended, unless it is "".
-func (f *Fleet) sleepLocked(e *Entry, why string) {
+func (e *Entry) sleepLocked(why string) {
+	f := e.fleet
 	e.past = new(e.infoLocked())
 	if e.crash = nil; why != "" && e.saved != nil {
 		e.crash = &api.Crash{KeptAt: record.Time{Time: e.saved.At}, EndedAt: record.Now()}
@@ -447,7 +338,7 @@ func (f *Fleet) sleepLocked(e *Entry, why string) {
 		}
 	}
 	f.table.Sleep(&e.Session, e.opening.session.Used())
-	f.callOffLocked(e)
+	e.callOffLocked()
 	e.rested.Wake()
 	if e.saved != nil {
 		e.tell(Event{Event: "hibernated", Why: why})
@@ -460,9 +351,9 @@ func (e *Entry) Lose(why string) (kept bool) {
 	f := e.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.checkLocked(e)
+	e.checkLocked()
 	if e.opening != nil && e.opening.session != nil {
-		f.sleepLocked(e, why)
+		e.sleepLocked(why)
 	}
 	return e.saved != nil
 }
@@ -474,7 +365,7 @@ func (e *Entry) Replace() (hibernated bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	hibernated = e.isHibernatedLocked()
-	f.callOffLocked(e)
+	e.callOffLocked()
 	e.forgetLocked()
 	f.table.Sleep(&e.Session, time.Time{})
 	e.rested.Wake()
@@ -491,7 +382,7 @@ func (e *Entry) Release(keeps bool) (kept *Kept, over <-chan struct{}) {
 		kept = &Kept{e.saved, e.files}
 		e.saved, e.files = nil, nil
 	}
-	f.dropLocked(e)
+	e.dropLocked()
 	return kept, e.over
 }
 
@@ -600,15 +491,17 @@ func (e *Entry) IsTaken() bool {
 }
 
 // dropLocked ends an entry.
-func (f *Fleet) dropLocked(e *Entry) {
+func (e *Entry) dropLocked() {
+	f := e.fleet
 	if f.table.Drop(&e.Session) {
-		f.finishLocked(e)
+		e.finishLocked()
 	}
 }
 
 // finishLocked ends an entry that is no longer in the table.
-func (f *Fleet) finishLocked(e *Entry) {
-	f.callOffLocked(e)
+func (e *Entry) finishLocked() {
+	f := e.fleet
+	e.callOffLocked()
 	over, saved, began := e.over, e.saved, !e.LastUse().IsZero()
 	e.saved = nil
 	if f.closed && f.pathOf(e.Key) != "" {
@@ -631,7 +524,7 @@ func (f *Fleet) finishLocked(e *Entry) {
 func (f *Fleet) end(ctx context.Context, all []*Entry) error {
 	f.mu.Lock()
 	for _, e := range all {
-		f.dropLocked(e)
+		e.dropLocked()
 	}
 	f.mu.Unlock()
 	for _, e := range all {

@@ -98,7 +98,7 @@ func (e *Entry) logIn(s *virtual.Session) error {
 
 // onChrome makes a session of an entry on the current Chrome.
 func (f *Fleet) onChrome(ctx context.Context, e *Entry, from *virtual.Saved) (Session, Use, error) {
-	if err := f.place(e); err != nil {
+	if err := e.place(); err != nil {
 		return nil, Use{}, err
 	}
 	o, err := e.options(from)
@@ -153,7 +153,8 @@ func (e *Entry) options(from *virtual.Saved) (virtual.Options, error) {
 
 // place opens what belongs to the address of an entry, whose sessions come and go: its trace, and the directory of its
 // downloads, unless it has one from an entry before.
-func (f *Fleet) place(e *Entry) (err error) {
+func (e *Entry) place() (err error) {
+	f := e.fleet
 	if e.isPlaced {
 		return nil
 	}

@@ -55,7 +55,8 @@ func (l *looks) look(used time.Time, do func()) {
 }
 
 // look writes the running save of a session anew if it has changed.
-func (f *Fleet) look(e *Entry, o *opening) {
+func (o *opening) look() {
+	e, f := o.entry, o.entry.fleet
 	began := record.Now()
 	snapshot, err := o.session.Look(o.ctx)
 	if snapshot == nil {
@@ -64,11 +65,11 @@ func (f *Fleet) look(e *Entry, o *opening) {
 	var saved *virtual.Saved
 	if snapshot != nil && err == nil {
 		o.unsaved = snapshot
-		if saved, err = f.write(o.ctx, e, snapshot); err == nil {
+		if saved, err = e.write(o.ctx, snapshot); err == nil {
 			o.unsaved = nil
 		}
 	}
-	f.warn("keep", e, o, err)
+	o.warn("keep", err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o.fault = err
@@ -98,10 +99,11 @@ func (e *Entry) forgetLocked() {
 }
 
 // hibernate saves a session and ends it, if nobody uses it meanwhile.
-func (f *Fleet) hibernate(e *Entry, o *opening) {
-	saved, err := f.save(o.ctx, e, o)
+func (o *opening) hibernate() {
+	e, f := o.entry, o.entry.fleet
+	saved, err := o.save(o.ctx)
 	if !errors.Is(err, virtual.ErrBusy) {
-		f.warn("hibernate", e, o, err)
+		o.warn("hibernate", err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +113,7 @@ func (f *Fleet) hibernate(e *Entry, o *opening) {
 	}
 	if f.table.Saved(&e.Session, err == nil, time.Now()) {
 		e.adoptLocked(saved)
-		f.sleepLocked(e, "")
+		e.sleepLocked("")
 	} else {
 		saved.Remove()
 	}
@@ -120,25 +122,28 @@ func (f *Fleet) hibernate(e *Entry, o *opening) {
 }
 
 // warn logs an error, unless the session has ended.
-func (f *Fleet) warn(verb string, e *Entry, o *opening, err error) {
+func (o *opening) warn(verb string, err error) {
+	e, f := o.entry, o.entry.fleet
 	if err != nil && !wait.Closed(o.session.Done()) && o.ctx.Err() == nil {
 		f.Log.Warn("cannot "+verb+" a "+f.Noun, f.Noun, e.Name, "error", err)
 	}
 }
 
 // save writes all that a session needs to go on to a new file.
-func (f *Fleet) save(ctx context.Context, e *Entry, o *opening) (*virtual.Saved, error) {
+func (o *opening) save(ctx context.Context) (*virtual.Saved, error) {
+	e := o.entry
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
 	defer cancel()
 	snapshot, err := o.session.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return f.write(ctx, e, snapshot)
+	return e.write(ctx, snapshot)
 }
 
 // write writes a snapshot of an entry to a new file.
-func (f *Fleet) write(ctx context.Context, e *Entry, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
+func (e *Entry) write(ctx context.Context, snapshot *virtual.Snapshot) (*virtual.Saved, error) {
+	f := e.fleet
 	if path := f.pathOf(e.Key); path != "" {
 		if err := private.MakeDir(f.Keep); err != nil {
 			return nil, err
@@ -169,7 +174,7 @@ func (e *Entry) Save(ctx context.Context) (err error) {
 		defer close(done)
 		began := record.Now()
 		var saved *virtual.Saved
-		if saved, err = f.save(ctx, e, o); err != nil {
+		if saved, err = o.save(ctx); err != nil {
 			return
 		}
 		f.mu.Lock()
@@ -201,7 +206,7 @@ func (f *Fleet) Free(ctx context.Context, name string) error {
 		return control.Errorf(control.SessionNotFound, "there is no session %q", name)
 	}
 	if f.table.Rest(&e.Session) {
-		e.opening.hibernate <- struct{}{}
+		e.opening.drowsy <- struct{}{}
 	}
 	waits := e.State() == book.Saving
 	if waits {
