@@ -40,7 +40,9 @@ func TestSessionsOutliveProxy(t *testing.T) {
 	c.AwaitTitle("logged in")
 	c.Open(site + "/inbox")
 	c.AwaitTitle("shows ann, s3cret-token, s3cret-key")
-	kept := func() string { return strings.TrimSpace(w.Run("bproxy", "session", "list", "-f", "session.kept_at").Out) }
+	kept := func() string {
+		return strings.TrimSpace(w.Run("bproxy", "session", "list", "-f", "session.kept_at").Out)
+	}
 	was := kept()
 	cmdtest.Until(t, "the session is kept", func() bool { return kept() != was && kept() != "" })
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {

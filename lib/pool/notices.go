@@ -82,12 +82,6 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (api.Notice
 	return api.Notices{Ended: l.ended, Yielded: l.yielded, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
 }
 
-func (s *slot) notifyHolder(format string, args ...any) {
-	s.service.mu.Lock()
-	defer s.service.mu.Unlock()
-	s.notifyHolderLocked(format, args...)
-}
-
 // notifyHolderLocked tells the holder of the instance, if it is leased, what
 // happened to the browser.
 func (s *slot) notifyHolderLocked(format string, args ...any) {

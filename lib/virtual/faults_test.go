@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -173,32 +172,6 @@ func TestWorkersStart(t *testing.T) {
 		p.must("", "Target.createTarget", map[string]any{"url": url + "/?nothing"})
 		wait(t, "nothing")
 	})
-}
-
-// A session that is being created when the browser is closed fails.
-func TestCloseWhileASessionBegins(t *testing.T) {
-	t.Parallel()
-	b, process := openProcess(t, chrometest.StartShell)
-	for range maxStarting {
-		b.startSlots <- struct{}{}
-	}
-	failed := make(chan error, 1)
-	go func() {
-		_, err := b.NewSession(t.Context(), Options{})
-		failed <- err
-	}()
-	for begins := false; !begins; time.Sleep(time.Millisecond) {
-		b.mu.Lock()
-		begins = len(b.sessions) == 1
-		b.mu.Unlock()
-	}
-	process.Signal(syscall.SIGSTOP)
-	defer process.Signal(syscall.SIGCONT)
-	<-b.startSlots
-	b.Close()
-	if err := <-failed; err == nil {
-		t.Error("a closed browser has a new session")
-	}
 }
 
 // When Chrome dies, every client is disconnected at once, and sessions that are

@@ -88,12 +88,10 @@ func Service(c *cli.Context) error {
 	return err
 }
 
-// memoryOf returns the file in which the services note their sessions, and keepOf the directory in which the browsers
-// of these outlive them.
+// memoryOf returns the file in which the services note their sessions.
 func memoryOf(store *state.Store) string {
 	return filepath.Join(filepath.Dir(store.Path()), "calls.json")
 }
-func keepOf(store *state.Store) string { return filepath.Join(filepath.Dir(store.Path()), "calls") }
 
 // endBound is how long the proxies of a service that was killed may take to end.
 const endBound = 10 * time.Second
