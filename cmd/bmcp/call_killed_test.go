@@ -110,7 +110,8 @@ func TestCallServiceKilled(t *testing.T) {
 	Until(t, "all are kept", func() bool { return len(keptCalls(w)) == 3 })
 	killService(w)
 	w.Run("bmcp", "call", "--session", "c", "--device", "Pixel 7", "evaluate", "1").Exits(t, 64, "iPhone 15")
-	if out := called(w, "--session", "c", "--raw", "evaluate", "navigator.userAgent"); !strings.Contains(out, "iPhone") {
+	out := called(w, "--session", "c", "--raw", "evaluate", "navigator.userAgent")
+	if !strings.Contains(out, "iPhone") {
 		t.Errorf("a session with a device has the user agent %s", out)
 	}
 	w.Run("bmcp", "end", "c").Exits(t, 0, "")

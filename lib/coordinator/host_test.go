@@ -68,7 +68,8 @@ func TestHostIsCalled(t *testing.T) {
 	if several := host(true, initialize("claude-code")...); !strings.HasPrefix(several.Name(), "mcp-") {
 		t.Errorf("several hosts are called %s", several.Name())
 	}
-	if h := c.NewNamed(api.NameOf("shop"), func(json.RawMessage, bool, []byte) {}); api.Called(h.(*Host).Name()) != "shop" {
+	h := c.NewNamed(api.NameOf("shop"), func(json.RawMessage, bool, []byte) {})
+	if api.Called(h.(*Host).Name()) != "shop" {
 		t.Errorf("a host with a name is called %s", h.(*Host).Name())
 	}
 }

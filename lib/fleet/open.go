@@ -21,7 +21,8 @@ type Wanted struct {
 	settings.Settings
 	States *logins.Store // store of the user who names the state; nil without one
 	Login  *logins.State // the state, if it has been read; nil: it is read for each new session
-	Tell   func(Event)   // takes the events of the session, without waiting or calling the fleet; nil: the fleet has them
+	// Tell, if not nil, takes the events of the session, without waiting or calling the fleet; nil: the fleet has them.
+	Tell func(Event)
 }
 
 // Policy returns when sessions with these settings end, and how many there may be.

@@ -104,7 +104,8 @@ func (g *group) setLocked(state string) {
 	g.changed.Wake()
 }
 
-// setSparesLocked sets how many sessions the browser has in advance: for new leases, and for those that have not been used.
+// setSparesLocked sets how many sessions the browser has in advance: for new leases, and for those that have not been
+// used.
 func (g *group) setSparesLocked() {
 	if g.chrome != nil {
 		g.chrome.SetSpares(min(len(g.slots)-g.leased, g.set.Spares) + g.ahead)

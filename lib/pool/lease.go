@@ -278,7 +278,9 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 
 // keepsLocked reports whether a holder keeps an instance of the pool that it does not use.
 func (p *pool) keepsLocked() bool {
-	return slices.ContainsFunc(p.slots, func(s *slot) bool { return s.lease != nil && !s.lease.held.Resting().IsZero() })
+	return slices.ContainsFunc(p.slots, func(s *slot) bool {
+		return s.lease != nil && !s.lease.held.Resting().IsZero()
+	})
 }
 
 // currentLocked returns the pool of the current configuration; p may belong to

@@ -44,7 +44,8 @@ func TestRestore(t *testing.T) {
 	found := func() bool {
 		f, err := s.Store.Read()
 		var got string
-		return err == nil && f.Lists(s.Entry()) && control.Path(path).Call(t.Context(), "x", nil, &got) == nil && got == "here"
+		return err == nil && f.Lists(s.Entry()) && control.Path(path).Call(t.Context(), "x", nil, &got) == nil &&
+			got == "here"
 	}
 	if !found() {
 		t.Error("it is not there at once")

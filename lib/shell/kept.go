@@ -13,8 +13,8 @@ import (
 	"btools/lib/proc"
 )
 
-// The browsers of sessions outlive a service that is killed: bproxy keeps them in a directory. The next service has them
-// again, or ends them.
+// The browsers of sessions outlive a service that is killed: bproxy keeps them in a directory. The next service has
+// them again, or ends them.
 
 // isLeft reports whether the service of a session was killed.
 func (n noted) isLeft() bool { return n.Control != "" && !n.runs() }

@@ -61,8 +61,8 @@ func (n noted) told(kept time.Time) string {
 	switch {
 	case n.Control != "" && !kept.IsZero():
 		return "the service in the background was killed: this session comes back as it was kept at " +
-			kept.UTC().Format(time.TimeOnly+" MST") + ", with its logins; its pages are reloaded, what was typed into " +
-			"them is gone, and so are the elements of earlier snapshots: take a new one"
+			kept.UTC().Format(time.TimeOnly+" MST") + ", with its logins; its pages are reloaded, what was typed " +
+			"into them is gone, and so are the elements of earlier snapshots: take a new one"
 	case n.Control != "":
 		return "the service in the background was killed, and with it this session: its page " +
 			cmp.Or(n.Page, "about:blank") + " and its cookies are lost, and it begins anew"

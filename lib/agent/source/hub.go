@@ -111,8 +111,8 @@ func (h *hub) change(f func()) {
 // hubPause is the time until the next try after a hub has ended.
 const hubPause = 200 * time.Millisecond
 
-// claimDefault waits for a browser, the last one that an agent has launched if there is one, and holds it. The one after
-// it is claimed as soon as it has left. Only an error that will come again is returned.
+// claimDefault waits for a browser, the last one that an agent has launched if there is one, and holds it. The one
+// after it is claimed as soon as it has left. Only an error that will come again is returned.
 func (h *hub) claimDefault() (*claim, error) {
 	for {
 		at, release, err := h.Hubs.Use(h.ctx)

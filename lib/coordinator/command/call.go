@@ -100,7 +100,8 @@ const endBound = 10 * time.Second
 func awaitProxies(ctx context.Context, store *state.Store, pid int) {
 	for end := time.Now().Add(endBound); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		all, err := client.Any.All(store)
-		if err != nil || !slices.ContainsFunc(all, func(p client.Proxy) bool { return p.Owner == source.OwnerOf(pid) }) {
+		owned := func(p client.Proxy) bool { return p.Owner == source.OwnerOf(pid) }
+		if err != nil || !slices.ContainsFunc(all, owned) {
 			return
 		}
 	}

@@ -130,7 +130,8 @@ func (s *Leases[T]) Due(now time.Time) (expired []*Lease[T], again time.Time) {
 }
 
 // Cede returns the leases that end so that requests that wait get their instances: of those that rest, the ones that
-// may have ended the longest. It is called with the number of instances, and whether a request gets one when it is free.
+// may have ended the longest. It is called with the number of instances, and whether a request gets one when it is
+// free.
 func (s *Leases[T]) Cede(now time.Time, instances int, comes func(number int) bool) (cede []*Lease[T]) {
 	if s.Waiting() == 0 {
 		return nil

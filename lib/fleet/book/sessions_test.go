@@ -140,7 +140,8 @@ func (w *world) isOver(e *Session[int], m *sessionModel) bool {
 
 // isDrowsy reports whether a session is to be hibernated.
 func (w *world) isDrowsy(e *Session[int], m *sessionModel) bool {
-	return m.state == Ready && e.Kind == Named && !e.Profile && m.users == 0 && !m.person && w.now.Sub(m.left) >= Settle &&
+	return m.state == Ready && e.Kind == Named && !e.Profile && m.users == 0 && !m.person &&
+		w.now.Sub(m.left) >= Settle &&
 		w.now.Sub(m.spoke) >= policy.Hibernate && w.now.Sub(m.idle) >= policy.Hibernate
 }
 

@@ -213,7 +213,8 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p := api.HoldRequest{Of: api.Of{Pool: c.Arg(), Instance: c.String("instance")}, TTL: c.Duration("ttl").Milliseconds(),
+	p := api.HoldRequest{Of: api.Of{Pool: c.Arg(), Instance: c.String("instance")},
+		TTL:   c.Duration("ttl").Milliseconds(),
 		Bound: cmd.Given() || c.Bool("wait")}
 	if p.Settings, err = flags.GivenSettings(c, settings.Lease); err != nil {
 		return err

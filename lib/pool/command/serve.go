@@ -429,7 +429,9 @@ func (h *handler) methods() *control.Mux {
 	control.HandleLater(m, api.Status, func(ctx context.Context, p api.Of) (*api.PoolsStatus, error) {
 		return h.status(ctx, p.Pool)
 	})
-	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) { return h.lease(ctx, p, nil) })
+	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) {
+		return h.lease(ctx, p, nil)
+	})
 	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
 		ended := []released{}
 		if p.All {

@@ -279,8 +279,8 @@ func sharedProxies(c *cli.Context) ([]client.Proxy, error) {
 }
 
 // proxyOf returns the proxy that has the session with a name, or the one of --port, and the session's whole name: the
-// sessions of bmcp call have longer names than people call them. If none has it, or the name is "", it is the only proxy
-// with sessions.
+// sessions of bmcp call have longer names than people call them. If none has it, or the name is "", it is the only
+// proxy with sessions.
 func proxyOf(c *cli.Context, name string) (client.Proxy, string, error) {
 	ps, err := sharedProxies(c)
 	if err != nil {
