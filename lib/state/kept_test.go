@@ -41,3 +41,15 @@ func TestKeptCalls(t *testing.T) {
 		t.Error("the directory is left")
 	}
 }
+
+// The directory of a service that was killed is not forgotten if another one has its socket before anybody looks.
+func TestDirOfReplacedService(t *testing.T) {
+	t.Parallel()
+	dead := NewDir()
+	f := &File{}
+	f.Set(PoolService{Process: proc.Identity{PID: 1 << 30}, Control: "x", Dir: dead.Path()})
+	f.Set(PoolService{Process: proc.Self(), Control: "x", Dir: NewDir().Path()})
+	if len(f.Pools) != 1 || len(f.Instances) != 1 || f.Instances[0].Dirs[0] != dead.Path() {
+		t.Errorf("there are %+v, and to be swept %+v", f.Pools, f.Instances)
+	}
+}

@@ -175,8 +175,12 @@ func (f *File) Lists(s Service) bool {
 func (f *File) Set(s Service) {
 	process, control, _ := s.at()
 	f.deleteServices(func(old Service) bool {
-		p, at, _ := old.at()
-		return reflect.TypeOf(old) == reflect.TypeOf(s) && (p == process || at == control)
+		p, at, dir := old.at()
+		is := reflect.TypeOf(old) == reflect.TypeOf(s) && (p == process || at == control)
+		if is && p != process && !p.Alive() { // its socket has a service again, so that it was not taken for dead
+			f.abandon(p, dir)
+		}
+		return is
 	})
 	switch s := s.(type) {
 	case Proxy:
