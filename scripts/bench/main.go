@@ -27,6 +27,7 @@ var cases = []Case{
 	{"bport", "bport", ports},
 	{"state", "64 processes that update the state", writers},
 	{"kills", "100 launches with a SIGKILL", kills},
+	{"kills chain", "random kills over the chain", chainKills},
 	{"bproxy", "bproxy waiting without a browser", waiting},
 	{"bproxy", "first connection through bproxy", firstConnection},
 	{"bproxy", "Browser.getVersion", roundTrips},
