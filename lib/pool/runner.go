@@ -35,6 +35,8 @@ type runner struct {
 	// Used by run:
 	started func()    // to call once the first browser is ready, has failed, or waits for its first use
 	began   time.Time // when the last launch began
+	// launches is how many browsers watch has seen launched.
+	launches int
 
 	// Protected by the service's lock:
 	hadBrowser   bool         // a browser has run before, so the next one counts as a restart
@@ -175,7 +177,8 @@ func (r *runner) watch(running bool) reason {
 	v := r.service
 	for {
 		st := r.browsers.Status()
-		running = running || st.State == supply.Ready
+		running = running || st.State == supply.Ready || st.Launches > r.launches // which has ended again
+		r.launches = st.Launches
 		v.mu.Lock()
 		r.hadBrowser = r.hadBrowser || running
 		v.mu.Unlock()
