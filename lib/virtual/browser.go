@@ -94,11 +94,12 @@ type target struct {
 	tracked string // the origin whose databases Chrome reports
 	here    here   // its sessionStorage, of a session that is kept
 
-	needsFocus bool // it gets the focus with its first document
-	closing    bool // it is being closed to keep the limit of tabs
-	throttled  bool // it is hidden, because the session is not used
-	frozen     bool // by a client
-	crashed    bool // its renderer is gone, or is crashing on command
+	needsFocus bool          // it gets the focus with its first document
+	closing    bool          // it is being closed to keep the limit of tabs
+	gone       chan struct{} // closed when Chrome has destroyed it
+	throttled  bool          // it is hidden, because the session is not used
+	frozen     bool          // by a client
+	crashed    bool          // its renderer is gone, or is crashing on command
 
 	dialogs map[told]json.RawMessage // the event of the JavaScript dialog that is open, by who was told of it
 	leaves  bool                     // it was to go elsewhere while one was open
@@ -339,7 +340,7 @@ func (b *Browser) updateTargetLocked(info json.RawMessage) *target {
 	t := &target{
 		id: id, seq: b.created, typ: jsonrpc.GetString(info, "type"),
 		context: jsonrpc.GetString(info, "browserContextId"),
-		session: s, info: info,
+		session: s, info: info, gone: make(chan struct{}),
 	}
 	b.targets[id] = t
 	s.pages.addLocked(t)
@@ -376,6 +377,7 @@ func (b *Browser) targetDestroyedLocked(id string) {
 // removeLocked removes a target from its session.
 func (b *Browser) removeLocked(t *target) {
 	delete(b.targets, t.id)
+	close(t.gone)
 	if b.gone = append(b.gone, t); len(b.gone) > maxGone {
 		b.gone = slices.Delete(b.gone, 0, 1)
 	}

@@ -130,16 +130,15 @@ const closeAgain = 250 * time.Millisecond
 func (p *pages) closeForGood(t *target) {
 	again := time.NewTicker(closeAgain)
 	defer again.Stop()
-	for gone := false; !gone; {
+	for {
 		p.s.link.Send("", "Target.closeTarget", map[string]string{"targetId": t.id})
 		select {
+		case <-t.gone:
+			return
 		case <-again.C:
 		case <-p.s.life.ctx.Done():
 			return
 		}
-		p.s.browser.mu.Lock()
-		gone = p.s.browser.targets[t.id] != t
-		p.s.browser.mu.Unlock()
 	}
 }
 

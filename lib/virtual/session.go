@@ -201,8 +201,8 @@ func (s *Session) begin(ctx context.Context) error {
 		if err := s.pages.openTabs(ctx, s.options.Tabs); err != nil {
 			return err
 		}
-		for _, t := range blank {
-			s.link.Send("", "Target.closeTarget", map[string]string{"targetId": t.id})
+		for _, t := range blank { // before a client sees one
+			s.pages.closeForGood(t)
 		}
 		return nil
 	}
