@@ -119,6 +119,11 @@ func (o *office) do(what, who byte) {
 		if l != nil && m.over {
 			o.free(l, m)
 		}
+		for l, m := range o.all {
+			if m.retired && m.over {
+				o.free(l, m)
+			}
+		}
 	case 8:
 		o.up[number] = !o.up[number]
 		if l == nil && o.up[number] {
