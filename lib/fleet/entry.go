@@ -209,10 +209,14 @@ func (e *Entry) awaitUnlock(ctx context.Context) (s Session, err error) {
 				err = context.Cause(ctx)
 			}
 		}
-		if err != errCalledOff {
-			return o.session, err
+		switch err {
+		case nil:
+			return o.session, nil
+		case errCalledOff:
+			f.mu.Lock()
+		default:
+			return nil, err // the session may be opened just now
 		}
-		f.mu.Lock()
 	}
 }
 
