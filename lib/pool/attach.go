@@ -10,9 +10,7 @@ import (
 
 // Attach has a person look at the browser of a lease, which that does not use.
 func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) {
-	v.mu.Lock()
-	l := v.leases[r.Lease]
-	v.mu.Unlock()
+	l := v.lease(r.Lease)
 	if l == nil {
 		return nil, ErrNoLease(r.Lease)
 	}
@@ -23,7 +21,7 @@ func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) 
 		return nil, control.Errorf(control.Unavailable, "the lease has no browser")
 	}
 	if r.Wake {
-		_, done, err := v.useSession(ctx, r.Lease)
+		_, done, err := l.use(ctx)
 		if err != nil {
 			return nil, err
 		}

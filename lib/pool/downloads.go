@@ -21,19 +21,17 @@ func errNoDownloads(why string) error {
 
 // Downloads returns the downloads of a lease.
 func (v *Service) Downloads(ctx context.Context, lease string) (*downloads.Files, error) {
-	v.mu.Lock()
-	l := v.leases[lease]
-	v.mu.Unlock()
+	l := v.lease(lease)
 	switch {
 	case l == nil:
 		return nil, errLeaseEnded(lease)
 	case l.entry == nil:
-		return v.ownDownloads(l)
+		return l.ownDownloads()
 	}
 	if files := l.entry.Files(); files != nil {
 		return files, nil
 	}
-	_, done, err := v.useSession(ctx, lease) // which opens it
+	_, done, err := l.use(ctx) // which opens it
 	if err != nil {
 		return nil, err
 	}

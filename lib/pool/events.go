@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"btools/lib/downloads"
+	"btools/lib/history"
 	"btools/lib/record"
 )
 
@@ -28,39 +29,40 @@ type Event struct {
 	Download *downloads.File `json:"download,omitempty"`
 }
 
-// eventLocked records an event of an instance.
-func (v *Service) eventLocked(event string, s *slot, why string) {
-	v.addEvent(Event{Event: event, Pool: s.poolName, Instance: s.set.ID, Why: why})
+// events are the changes of a service's instances. They take no lock but their own: sessions report their downloads with
+// their browser's lock.
+type events struct{ history.Log[Event] }
+
+// ofInstance adds an event of an instance.
+func (l *events) ofInstance(event string, s *slot, why string) {
+	l.add(Event{Event: event, Pool: s.poolName, Instance: s.set.ID, Why: why})
 }
 
-// leaseEventLocked records an event of a lease.
-func (v *Service) leaseEventLocked(event string, l *lease, why string) {
-	e := l.event()
-	e.Event, e.Why = event, why
-	v.addEvent(e)
+// ofLease adds an event of a lease.
+func (l *events) ofLease(event string, of *lease, why string, download *downloads.File) {
+	l.add(Event{Event: event, Pool: of.slot.poolName, Instance: of.slot.set.ID, Lease: of.id, By: of.by.String(),
+		User: of.user, Holder: of.holder, Why: why, Download: download})
 }
 
-// event returns an event of the lease, without what has happened.
-func (l *lease) event() Event {
-	return Event{Pool: l.slot.poolName, Instance: l.slot.set.ID, Lease: l.id, By: l.by.String(), User: l.user,
-		Holder: l.holder}
-}
-
-// addEvent records an event. It takes no lock but that of the events: sessions
-// report their downloads with their browser's lock.
-func (v *Service) addEvent(e Event) {
-	v.events.Add(func(number int64, at record.Time) Event {
+func (l *events) add(e Event) {
+	l.Add(func(number int64, at record.Time) Event {
 		e.Number, e.Time = number, at
 		return e
 	})
 }
 
-// endOf returns the event that ended a lease; "": it is not known.
-func (v *Service) endOf(lease string) string {
-	e, _ := v.events.Latest(func(e Event) bool {
+// endOf returns the event that ended a lease, or "" if it is not known.
+func (l *events) endOf(lease string) string {
+	e, _ := l.Latest(func(e Event) bool {
 		return e.Lease == lease && slices.Contains([]string{"released", "expired", yielded, left}, e.Event)
 	})
 	return e.Event
+}
+
+// ownerOf returns the owner of a lease that may have ended, or "" if it is not known.
+func (l *events) ownerOf(lease string) string {
+	e, _ := l.Latest(func(e Event) bool { return e.Lease == lease && e.By != "" })
+	return e.By
 }
 
 // Events returns the events after the given number, as history.Log.After does.

@@ -6,7 +6,7 @@ import "time"
 func (v *Service) Sleep(while time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.asleep = func() time.Duration { return while }
+	v.clock.asleep = func() time.Duration { return while }
 }
 
 // Done is closed when the lease has ended or does not exist.

@@ -45,8 +45,8 @@ func groupSettings(set settings.Settings) settings.Settings {
 // joinLocked adds an instance to a group: to one of its pool with the same
 // settings and a free slot, or to a new one. It marks up as done when the
 // group's browser is ready, has failed, or waits for the first lease.
-func (v *Service) joinLocked(s *slot, up *sync.WaitGroup) {
-	set := groupSettings(s.set)
+func (s *slot) joinLocked(up *sync.WaitGroup) {
+	v, set := s.service, groupSettings(s.set)
 	for _, g := range v.groups {
 		if g.poolName == s.poolName && len(g.slots) < set.PerBrowser && g.ctx.Err() == nil &&
 			reflect.DeepEqual(g.set, set) {

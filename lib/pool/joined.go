@@ -32,12 +32,11 @@ func (s *slot) endLeaseOfJoined(why string) {
 		s.setLocked(Awaiting)
 	}
 	s.notifyHolderLocked("has left: %s", why)
-	id := ""
-	if s.lease != nil {
-		id = s.lease.id
-	}
+	l := s.lease
 	v.mu.Unlock()
-	v.end(id, left, why, false)
+	if l != nil {
+		l.end(left, why, false)
+	}
 }
 
 // AllAwait reports whether all instances of the pool wait for a browser to join.

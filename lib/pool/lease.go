@@ -100,23 +100,29 @@ type Waiting struct {
 // connection's: when it ends, the request is cancelled, and a held lease is
 // released.
 func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error) {
-	var err error
 	if r.By == nil {
 		r.By = &control.Peer{UID: os.Geteuid(), PID: os.Getpid()}
 	}
-	r.user, r.began = v.userName(r.By), time.Now()
-	if r.login, err = v.loadLogin(r); err != nil {
-		v.logRefusal(r, err)
+	r.user, r.began = v.userNames.of(r.By), time.Now()
+	v.mu.Lock()
+	p, err := v.pools.find(r.Pool)
+	v.mu.Unlock()
+	if err == nil {
+		r.login, err = p.loadLogin(r)
+	}
+	var l *lease
+	var w *Waiting
+	if err == nil {
+		l, w, err = v.leaseOrQueue(ctx, r)
+	}
+	switch {
+	case err != nil:
+		v.unlogged.refused(r, err)
 		return nil, nil, err
+	case l == nil:
+		return nil, w, nil
 	}
-	l, w, err := v.leaseOrQueue(ctx, r)
-	if err != nil {
-		v.logRefusal(r, err)
-	}
-	if l == nil {
-		return nil, w, err
-	}
-	return v.grant(l), nil, nil
+	return l.grant(), nil, nil
 }
 
 // leaseOrQueue leases or queues in one step, so that requests are served in
@@ -127,7 +133,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	if v.closing {
 		return nil, nil, errStopping
 	}
-	p, err := v.find(r.Pool)
+	p, err := v.pools.find(r.Pool)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -149,7 +155,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 		}
 	}
 	if got, ok := p.leases.Take(n); ok {
-		return v.grantLocked(ctx, p.leases, got, r), nil, nil
+		return p.grantLocked(ctx, got, r), nil, nil
 	}
 	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, timeout: p.cfg.LeaseTimeout,
 		served: make(chan error, 1)}
@@ -165,7 +171,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	}
 	w.queued, err = p.leases.Wait(n, p.cfg.QueueLimit, until, func(got int, err error) {
 		if err == nil {
-			w.lease = v.grantLocked(ctx, p.leases, got, r)
+			w.lease = p.grantLocked(ctx, got, r)
 		} else {
 			err = p.leaseErrorLocked(err, r)
 		}
@@ -179,7 +185,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 			s.runs().wake() // a request waits for it now
 		}
 	}
-	v.yieldLocked(p)
+	p.yieldLocked()
 	return nil, w, nil
 }
 
@@ -197,16 +203,16 @@ func (w *Waiting) Wait() (*Grant, error) {
 		err = w.dequeue(&timeoutError{w.timeout})
 	}
 	if err != nil {
-		w.service.logRefusal(w.request, err)
+		w.service.unlogged.refused(w.request, err)
 		return nil, err
 	}
-	return w.service.grant(w.lease), nil
+	return w.lease.grant(), nil
 }
 
 // Cancel removes the request from the queue.
 func (w *Waiting) Cancel() {
 	if w.dequeue(context.Canceled) == nil {
-		w.service.end(w.lease.id, "released", "", false)
+		w.lease.end("released", "", false)
 	}
 }
 
@@ -222,11 +228,11 @@ func (w *Waiting) dequeue(why error) error {
 }
 
 // grant completes a new lease.
-func (v *Service) grant(l *lease) *Grant {
+func (l *lease) grant() *Grant {
 	if l.disconnectPrevious && l.slot.proxy != nil {
 		l.slot.proxy.CloseWebSockets()
 	}
-	v.metrics.wait.WithLabelValues(l.slot.poolName).Observe(l.waited.Seconds())
+	l.slot.service.metrics.wait.WithLabelValues(l.slot.poolName).Observe(l.waited.Seconds())
 	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
 }
 
@@ -260,7 +266,7 @@ func (p *pool) leaseErrorLocked(err error, r Request) error {
 		return err
 	}
 	st, _ := p.status()
-	hideLeases(&st, r.By)
+	p.service.For(r.By).hide(&st)
 	if busy := WhyNoLease(&st, r.Instance, time.Now()); strings.HasSuffix(e.Message, ".") {
 		e.Message += " (" + busy + ")"
 	} else if busy != "" {
@@ -366,25 +372,22 @@ func (p *pool) allFailed() bool {
 	return true
 }
 
-// grantLocked creates the lease of a slot that the queue hands out, and binds
-// it to its holder.
-func (v *Service) grantLocked(ctx context.Context, of *book.Leases[*lease], n int, r Request) *lease {
-	i := slices.IndexFunc(v.pools, func(p *pool) bool { return p.leases == of })
-	s := v.pools[i].slots[n]
-	now := time.Now()
+// grantLocked returns the lease of an instance that the queue hands out, bound to its holder.
+func (p *pool) grantLocked(ctx context.Context, n int, r Request) *lease {
+	v, s, now := p.service, p.currentLocked().slots[n], time.Now()
 	l := &lease{id: newLeaseID(now), slot: s, holder: printable(r.Holder), keepFor: r.KeepConnectionsFor, ttl: r.TTL,
 		by: r.By, user: r.user, waited: max(0, now.Sub(r.began)), login: r.login,
 		started: now, expires: now.Add(r.TTL)}
 	if r.By.Token != nil {
 		l.secret = rand.Text()
 	}
-	l.held = of.Hold(n, l, v.untilLocked(r.TTL))
+	l.held = p.leases.Hold(n, l, v.clock.until(r.TTL))
 	s.lease, s.uid = l, l.by.UID
 	l.disconnectPrevious = r.KeepConnectionsFor == "" || r.KeepConnectionsFor != s.keptFor
 	v.leases[l.id] = l
 	s.runs().held.add(l.id)
 	if s.group != nil {
-		from := v.takeKeptLocked(l, r.Instance != "")
+		from := v.kept.take(l, r.Instance != "")
 		l.kept = from != nil
 		s.group.startLeaseLocked(l, from)
 	} else {
@@ -392,7 +395,7 @@ func (v *Service) grantLocked(ctx context.Context, of *book.Leases[*lease], n in
 	}
 	l.ctx, l.cancel = context.WithCancel(v.ctx)
 	if r.Held || r.Confirm { // even if the connection ended just now
-		unbind := context.AfterFunc(ctx, func() { v.end(l.id, "released", "its holder has disconnected", false) })
+		unbind := context.AfterFunc(ctx, func() { l.end("released", "its holder has disconnected", false) })
 		context.AfterFunc(l.ctx, func() { unbind() }) // the connection may outlive the lease
 		if !r.Held {
 			l.unbind = unbind
@@ -401,11 +404,11 @@ func (v *Service) grantLocked(ctx context.Context, of *book.Leases[*lease], n in
 	if r.Owner != nil {
 		v.running.Go(func() {
 			if r.Owner.Wait(l.ctx) == nil {
-				v.end(l.id, "released", fmt.Sprintf("process %d has ended", r.Owner.PID), false)
+				l.end("released", fmt.Sprintf("process %d has ended", r.Owner.PID), false)
 			}
 		})
 	}
-	v.leaseEventLocked("leased", l, "")
+	v.events.ofLease("leased", l, "", nil)
 	return l
 }
 
@@ -452,31 +455,36 @@ func newLeaseID(now time.Time) string {
 // Release ends a lease, closes its connections unless it keeps them, and gives
 // the instance to the next request. It reports whether the lease existed; a
 // lease that has already ended is not an error.
-func (v *Service) Release(id string) bool { return v.end(id, "released", "", true) }
-
-// end ends a lease and records the event, and why, which may be "". The connections can
-// stay open only with mayKeep, when the holder itself ends the lease.
-func (v *Service) end(id, event, why string, mayKeep bool) bool {
-	v.mu.Lock()
-	l := v.leases[id]
-	if l != nil {
-		v.beginEndLocked(l, event, why, false)
-	}
-	v.mu.Unlock()
-	if l != nil {
-		v.finishEnd(l, mayKeep)
-	}
-	return l != nil
+func (v *Service) Release(id string) bool {
+	l := v.lease(id)
+	return l != nil && l.end("released", "", true)
 }
 
-// beginEndLocked takes a lease away from its holder. With keeps, what is saved of its
-// session is for the next one of the holder. Its caller calls finishEnd.
-func (v *Service) beginEndLocked(l *lease, event, why string, keeps bool) {
+// end ends the lease and records the event, and why, which may be "". The connections can
+// stay open only with mayKeep, when the holder itself ends the lease. It returns false if the lease had ended.
+func (l *lease) end(event, why string, mayKeep bool) bool {
+	v := l.slot.service
+	v.mu.Lock()
+	lasts := v.leases[l.id] != nil
+	if lasts {
+		l.beginEndLocked(event, why, false)
+	}
+	v.mu.Unlock()
+	if lasts {
+		l.finishEnd(mayKeep)
+	}
+	return lasts
+}
+
+// beginEndLocked takes the lease away from its holder. With keeps, its saved session
+// is for the next lease of the holder. Its caller calls finishEnd.
+func (l *lease) beginEndLocked(event, why string, keeps bool) {
+	v := l.slot.service
 	delete(v.leases, l.id)
 	if l.entry != nil {
 		l.endSessionLocked(keeps)
 	}
-	v.leaseEventLocked(event, l, why)
+	v.events.ofLease(event, l, why, nil)
 	l.endedBy = cmp.Or(why, event)
 	v.metrics.ended(l.slot.poolName, event, why)
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
@@ -487,9 +495,9 @@ func (v *Service) beginEndLocked(l *lease, event, why string, keeps bool) {
 }
 
 // finishEnd frees the instance of a lease whose end has begun.
-func (v *Service) finishEnd(l *lease, mayKeep bool) {
-	v.logEnd(l, l.endedBy)
-	s := l.slot
+func (l *lease) finishEnd(mayKeep bool) {
+	s, v := l.slot, l.slot.service
+	v.unlogged.ended(l, l.endedBy)
 	keepFor := ""
 	if mayKeep {
 		keepFor = l.keepFor
@@ -497,7 +505,7 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 	if s.proxy != nil && keepFor == "" {
 		s.proxy.CloseWebSockets()
 	}
-	defer v.endOwn(l, keepFor != "")()
+	defer l.endOwn(keepFor != "")()
 	hasBrowser := s.hasBrowser()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -514,7 +522,7 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 		s.stop()
 		return
 	}
-	defer v.yieldLocked(s.pool) // a request may have waited for this instance in vain
+	defer s.pool.yieldLocked() // a request may have waited for this instance in vain
 	if !hasBrowser {
 		s.syncQueueLocked() // there is no browser to replace
 		return
@@ -527,14 +535,13 @@ func (v *Service) finishEnd(l *lease, mayKeep bool) {
 
 // ReleaseAll ends all leases that somebody may end, and returns their IDs.
 func (v *Service) ReleaseAll(who *control.Peer) (ids []string) {
-	v.mu.Lock()
-	for id, l := range v.leases {
-		if who.IsOperator() || l.by.String() == who.String() {
-			ids = append(ids, id)
+	mayEnd := func(l *lease) bool { return who.IsOperator() || l.by.String() == who.String() }
+	for _, l := range v.leasesWhere(mayEnd) {
+		if l.end("released", "", false) {
+			ids = append(ids, l.id)
 		}
 	}
-	v.mu.Unlock()
-	return slices.DeleteFunc(ids, func(id string) bool { return !v.end(id, "released", "", false) })
+	return ids
 }
 
 // Restart replaces the browsers of a pool, or of one instance, at once and even
@@ -543,7 +550,7 @@ func (v *Service) ReleaseAll(who *control.Peer) (ids []string) {
 func (v *Service) Restart(poolName, instance string) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	slots, err := v.selectSlots(poolName, instance)
+	slots, err := v.pools.instances(poolName, instance)
 	if err != nil {
 		return 0, err
 	}
@@ -564,9 +571,9 @@ func (v *Service) Restart(poolName, instance string) (int, error) {
 	return n, nil
 }
 
-// selectSlots returns all instances of a pool, or the one that is named.
-func (v *Service) selectSlots(poolName, instance string) ([]*slot, error) {
-	p, err := v.find(poolName)
+// instances returns all instances of a pool, or the one that is named.
+func (ps pools) instances(poolName, instance string) ([]*slot, error) {
+	p, err := ps.find(poolName)
 	if err != nil || instance == "" {
 		if err != nil {
 			return nil, err
@@ -582,13 +589,9 @@ func (v *Service) selectSlots(poolName, instance string) ([]*slot, error) {
 func (v *Service) Drain(poolName string, on bool) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	pools := v.pools
-	if poolName != "" {
-		p, err := v.find(poolName)
-		if err != nil {
-			return 0, err
-		}
-		pools = []*pool{p}
+	pools, err := v.pools.these(poolName)
+	if err != nil {
+		return 0, err
 	}
 	n := 0
 	for _, p := range pools {
@@ -597,10 +600,10 @@ func (v *Service) Drain(poolName string, on bool) (int, error) {
 			n++
 			s.syncQueueLocked()
 			if on {
-				v.eventLocked("drained", s, "")
+				v.events.ofInstance("drained", s, "")
 			}
 		}
-		v.yieldLocked(p)
+		p.yieldLocked()
 	}
 	return n, nil
 }
@@ -619,7 +622,7 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	}
 	expires := time.Now().Add(l.ttl)
 	l.expires = expires
-	v.callOffLocked(l, l.slot.pool.leases.Extend(l.held, v.untilLocked(l.ttl)))
+	l.callOffLocked(l.slot.pool.leases.Extend(l.held, v.clock.until(l.ttl)))
 	v.mu.Unlock()
 	return l.record(expires), nil
 }

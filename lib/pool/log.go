@@ -11,69 +11,75 @@ import (
 	"btools/lib/control"
 )
 
-// logEnd logs a lease that has ended: whose it was, how long it waited and was held, and why
-// it has ended.
-func (v *Service) logEnd(l *lease, why string) {
-	args := []any{"pool", l.slot.poolName, "instance", l.slot.set.ID, "lease", l.id}
-	args = append(args, caller(l.by, l.user, l.holder)...)
-	v.logLease("a lease has ended", append(args, "waited_ms", l.waited.Milliseconds(),
-		"held_ms", time.Since(l.started).Milliseconds(), "why", why)...)
-}
+// leaseLog is the queue of messages about leases: a log that blocks holds up no lease.
+type leaseLog chan leaseMessage
 
-// logRefusal logs a request that got no lease. One that a service refuses because it stops
-// comes again, until it is another one's.
-func (v *Service) logRefusal(r Request, err error) {
-	if errors.Is(err, errStopping) {
-		return
-	}
-	args := append([]any{"pool", r.Pool, "instance", r.Instance}, caller(r.By, r.user, printable(r.Holder))...)
-	v.logLease("a request got no lease", append(args, "waited_ms", time.Since(r.began).Milliseconds(), "why", err)...)
-}
-
-// LogRefusal logs that a request, which began then, got no lease before it came to a pool.
-func (v *Service) LogRefusal(r Request, began time.Time, err error) {
-	r.began = began
-	v.logRefusal(r, err)
-}
-
-// logLease logs a message soon, or never if too many are to be logged: a log that blocks
-// holds up no lease.
-func (v *Service) logLease(message string, args ...any) {
-	select {
-	case v.unlogged <- func() { v.Log.Log(context.Background(), v.LeaseLevel, message, args...) }:
-	default:
-	}
+type leaseMessage struct {
+	text string
+	args []any
 }
 
 // maxUnlogged is the number of messages about leases that may wait.
 const maxUnlogged = 1024
 
-// runLog logs the messages about leases until the service ends.
-func (v *Service) runLog() {
+// add logs a message soon, or never if too many wait.
+func (q leaseLog) add(text string, args ...any) {
+	select {
+	case q <- leaseMessage{text, args}:
+	default:
+	}
+}
+
+// ended logs a lease that has ended: its owner, how long it waited and was held, and why it has ended.
+func (q leaseLog) ended(l *lease, why string) {
+	args := []any{"pool", l.slot.poolName, "instance", l.slot.set.ID, "lease", l.id}
+	args = append(args, caller(l.by, l.user, l.holder)...)
+	q.add("a lease has ended", append(args, "waited_ms", l.waited.Milliseconds(),
+		"held_ms", time.Since(l.started).Milliseconds(), "why", why)...)
+}
+
+// refused logs a request that got no lease. One that a service refuses because it stops
+// comes again, until it is another one's.
+func (q leaseLog) refused(r Request, err error) {
+	if errors.Is(err, errStopping) {
+		return
+	}
+	args := append([]any{"pool", r.Pool, "instance", r.Instance}, caller(r.By, r.user, printable(r.Holder))...)
+	q.add("a request got no lease", append(args, "waited_ms", time.Since(r.began).Milliseconds(), "why", err)...)
+}
+
+// LogRefusal logs that a request, which began then, got no lease before it came to a pool.
+func (v *Service) LogRefusal(r Request, began time.Time, err error) {
+	r.began = began
+	v.unlogged.refused(r, err)
+}
+
+// run passes the messages to a function until the context ends.
+func (q leaseLog) run(ctx context.Context, log func(leaseMessage)) {
 	for {
 		select {
-		case log := <-v.unlogged:
-			log()
-		case <-v.ctx.Done():
-			v.flushLog()
+		case m := <-q:
+			log(m)
+		case <-ctx.Done():
+			q.flush(log)
 			return
 		}
 	}
 }
 
-// flushLog logs the messages that wait.
-func (v *Service) flushLog() {
+// flush passes the messages that wait to a function.
+func (q leaseLog) flush(log func(leaseMessage)) {
 	for {
 		select {
-		case log := <-v.unlogged:
-			log()
+		case m := <-q:
+			log(m)
 		default:
 			return
 		}
 	}
 }
 
-// caller returns what the log says of the program that requests a lease.
+// caller returns the members of a message about the program that requests a lease.
 func caller(by *control.Peer, user, holder string) []any {
 	args := []any{"by", by.String()}
 	if user != "" {

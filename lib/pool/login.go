@@ -19,14 +19,9 @@ type login struct {
 // inline is the name of a state that a request itself has.
 const inline = "(inline)"
 
-// loadLogin reads the state of a request, or of its pool; nil: there is none.
-func (v *Service) loadLogin(r Request) (*login, error) {
-	v.mu.Lock()
-	p, err := v.find(r.Pool)
-	if err != nil {
-		v.mu.Unlock()
-		return nil, err
-	}
+// loadLogin returns the state of a request, or of the pool, or nil if there is none.
+func (p *pool) loadLogin(r Request) (*login, error) {
+	v := p.service
 	name, store := r.State, r.States
 	if name == "" {
 		name, store = p.cfg.State, v.States
@@ -36,9 +31,10 @@ func (v *Service) loadLogin(r Request) (*login, error) {
 		name = inline
 	}
 	if name != "" {
+		v.mu.Lock()
 		why = p.whyNoStateLocked(r.Instance)
+		v.mu.Unlock()
 	}
-	v.mu.Unlock()
 	switch {
 	case name == "":
 		return nil, nil
@@ -82,18 +78,15 @@ func (g *login) stateName() string {
 
 // LeaseState returns the state of a lease's session, and what could not be read.
 func (v *Service) LeaseState(ctx context.Context, lease string) (*logins.State, []string, error) {
-	v.mu.Lock()
-	l := v.leases[lease]
-	shared := l != nil && l.slot.set.Isolation == settings.Context
-	v.mu.Unlock()
+	l := v.lease(lease)
 	switch {
 	case l == nil:
 		return nil, nil, ErrNoLease(lease)
-	case !shared:
+	case l.entry == nil:
 		return nil, nil, control.Errorf(control.BadRequest, "lease %s has a browser to itself: states are saved of "+
 			"instances with isolation = \"context\"", lease)
 	}
-	s, done, err := v.useSession(ctx, lease)
+	s, done, err := l.use(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

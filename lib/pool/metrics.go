@@ -8,9 +8,10 @@ import (
 	"btools/lib/fleet/supply"
 )
 
-// metrics counts events for Prometheus. The current state is collected when
+// metrics is a prometheus.Collector of a service. It counts events; the current state is collected when
 // Prometheus requests it.
 type metrics struct {
+	service    *Service
 	wait, hold *prometheus.HistogramVec // in seconds, by pool
 	launches   *prometheus.CounterVec   // by pool
 	failures   *prometheus.CounterVec   // failed launches, by pool
@@ -18,7 +19,7 @@ type metrics struct {
 	ends       *prometheus.CounterVec   // of leases, by pool and reason
 }
 
-func newMetrics() *metrics {
+func newMetrics(of *Service) *metrics {
 	counter := func(name, help string, by ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bpool", Name: name, Help: help},
 			append([]string{"pool"}, by...))
@@ -27,7 +28,7 @@ func newMetrics() *metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "bpool", Name: name, Help: help,
 			Buckets: buckets}, []string{"pool"})
 	}
-	return &metrics{
+	return &metrics{service: of,
 		wait: histogram("lease_wait_seconds", "How long a request waited for its lease.",
 			prometheus.ExponentialBuckets(0.001, 4, 9)), // to 66 s
 		hold: histogram("lease_hold_seconds", "How long a lease was held.",
@@ -76,16 +77,18 @@ var (
 	waitingDesc     = prometheus.NewDesc("bpool_waiting", "Requests waiting for a lease.", []string{"pool"}, nil)
 )
 
-// Describe makes the service a prometheus.Collector.
-func (v *Service) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(v, ch) }
+// Metrics returns the metrics of the service.
+func (v *Service) Metrics() prometheus.Collector { return v.metrics }
+
+// Describe describes the metrics by collecting them.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 
 // Collect sends the current state of the pools and the counts to Prometheus.
-func (v *Service) Collect(ch chan<- prometheus.Metric) {
-	m := v.metrics
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range []prometheus.Collector{m.wait, m.hold, m.launches, m.failures, m.restarts, m.ends} {
 		c.Collect(ch)
 	}
-	st, _ := v.Status("") // without a pool's name it never fails
+	st, _ := m.service.Status("") // without a pool's name it never fails
 	gauge := func(d *prometheus.Desc, n int64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 	}
@@ -99,7 +102,7 @@ func (v *Service) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(leasesDesc, int64(p.Leased), p.Name)
 		gauge(waitingDesc, int64(p.Waiting), p.Name)
-		r := v.usageOf(p.Name)
+		r := m.usageOf(p.Name)
 		gauge(browsersDesc, int64(r.browsers), p.Name)
 		gauge(memoryDesc, r.memory, p.Name)
 		if r.shared {
@@ -107,30 +110,26 @@ func (v *Service) Collect(ch chan<- prometheus.Metric) {
 			gauge(sessionsDesc, int64(r.spare), p.Name, "spare")
 		}
 	}
-	for name, n := range v.tokenLeases() {
+	for name, n := range m.tokenLeases() {
 		gauge(tokenLeasesDesc, n, name)
 	}
 }
 
 // tokenLeases returns the number of leases of each token.
-func (v *Service) tokenLeases() map[string]int64 {
-	n := map[string]int64{}
+func (m *metrics) tokenLeases() map[string]int64 {
+	v, n := m.service, map[string]int64{}
 	if v.TokenNames != nil {
 		for _, name := range v.TokenNames() {
 			n[name] = 0
 		}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, l := range v.leases {
-		if l.by.Token != nil {
-			n[l.by.Token.Name]++
-		}
+	for _, l := range v.leasesWhere(func(l *lease) bool { return l.by.Token != nil }) {
+		n[l.by.Token.Name]++
 	}
 	return n
 }
 
-// usage counts what runs for a pool.
+// usage is the browsers and sessions of a pool.
 type usage struct {
 	browsers      int
 	memory        int64 // in bytes
@@ -138,10 +137,12 @@ type usage struct {
 	leased, spare int   // sessions
 }
 
-func (v *Service) usageOf(pool string) (r usage) {
+// usageOf counts what runs for a pool.
+func (m *metrics) usageOf(pool string) (r usage) {
+	v := m.service
 	v.mu.Lock()
 	var proxied []*slot
-	if p := v.poolNamed(pool); p != nil {
+	if p := v.pools.named(pool); p != nil {
 		proxied = slices.Clone(p.slots)
 	}
 	for _, s := range v.retired {

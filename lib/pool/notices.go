@@ -57,7 +57,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (api.Notice
 	defer v.mu.Unlock()
 	l := v.leases[id]
 	if l == nil {
-		if event := v.endOf(id); event != "" {
+		if event := v.events.endOf(id); event != "" {
 			return api.Notices{Ended: endReason(event, 0), Yielded: event == yielded, Last: after}, nil
 		}
 		return api.Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil

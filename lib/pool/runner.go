@@ -256,7 +256,7 @@ func (r *runner) recordFailure(by supply.Cause, why error) {
 	r.check, r.memory = check{at: now, err: why.Error()}, 0
 	r.hooks.lostLocked(what+briefReason(r.check.err), next)
 	r.hooks.setLocked(Failed)
-	if p := v.poolNamed(r.poolName); p != nil {
+	if p := v.pools.named(r.poolName); p != nil {
 		p.failWaitersLocked()
 	}
 }
@@ -267,7 +267,7 @@ func (r *runner) waitForRetry() {
 	for {
 		v.mu.Lock()
 		at := r.retry.At
-		if p := v.poolNamed(r.poolName); r.waiting > 0 || p != nil && p.leases.Waiting() > 0 {
+		if p := v.pools.named(r.poolName); r.waiting > 0 || p != nil && p.leases.Waiting() > 0 {
 			at = r.retry.OnDemand
 		}
 		if r.retriesAtOnceLocked() {
@@ -295,7 +295,7 @@ func (r *runner) restartedLocked(by supply.Cause, slots ...*slot) {
 	r.service.metrics.restarts.WithLabelValues(r.poolName, string(by)).Inc()
 	for _, s := range slots {
 		s.restarts++
-		r.service.eventLocked("restarted", s, "")
+		r.service.events.ofInstance("restarted", s, "")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"reflect"
 	"slices"
@@ -22,7 +21,6 @@ import (
 	"btools/lib/fleet/supply"
 	"btools/lib/forward/limits"
 	"btools/lib/front"
-	"btools/lib/history"
 	"btools/lib/launch/options"
 	"btools/lib/liveness"
 	"btools/lib/logins"
@@ -33,7 +31,6 @@ import (
 	"btools/lib/sibling"
 	"btools/lib/spell"
 	"btools/lib/state"
-	"btools/lib/wait"
 )
 
 // Service runs the pools of a configuration. Create it with New and set Launch
@@ -60,24 +57,21 @@ type Service struct {
 	// While it is held, nothing is logged and no proxy is called: a blocked log
 	// or a slow launch must not hold up other pools.
 	mu           sync.Mutex
-	pools        []*pool        // in the order of their names
+	pools        pools
 	scaled       map[string]int // sizes set by Scale, by pool
 	removed      []*pool        // from the configuration, with leases that go on
 	retired      []*slot        // removed or changed, with browsers that still run
 	groups       []*group
 	sessionAddrs map[string]string // where the sessions of a pool are served
 	leases       map[string]*lease
-	kept         []*kept // sessions of holders whose leases were yielded, the oldest first
+	kept         shelf
 	closing      bool
-	events       history.Log[Event]
+	events       events
 	metrics      *metrics
 	running      sync.WaitGroup
-	asleep       func() time.Duration // how long the machine has slept since the start
-	slept        time.Duration        // the same, when it was last looked at
-	dueTimer     wait.Timer
-	nextDue      time.Time   // of dueTimer; zero: it does not run
-	userNames    sync.Map    // string by uid
-	unlogged     chan func() // messages about leases
+	clock        clock
+	userNames    userNames
+	unlogged     leaseLog
 	ctx          context.Context
 	stop         context.CancelFunc
 }
@@ -93,9 +87,10 @@ type pool struct {
 
 // New returns a service; Start starts its pools.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	return &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionAddrs: map[string]string{},
-		scaled: map[string]int{}, metrics: newMetrics(), asleep: sleepSince(time.Now()),
-		unlogged: make(chan func(), maxUnlogged)}
+	v := &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionAddrs: map[string]string{},
+		scaled: map[string]int{}, unlogged: make(leaseLog, maxUnlogged)}
+	v.metrics, v.clock = newMetrics(v), newClock(v.due)
+	return v
 }
 
 // Start starts all instances in parallel. The channel is closed when each of
@@ -104,7 +99,7 @@ func (v *Service) Start(ctx context.Context) (ready <-chan struct{}, err error) 
 	v.mu.Lock()
 	v.ctx, v.stop = context.WithCancel(ctx)
 	v.mu.Unlock()
-	v.running.Go(v.runLog)
+	v.running.Go(func() { v.unlogged.run(v.ctx, v.logLease) })
 	up, err := v.Apply(v.Config)
 	if err != nil {
 		v.stop()
@@ -136,14 +131,14 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 	// First the steps that can fail.
 	var fresh []*slot
 	kept := map[*slot]bool{}
-	pools := make([]*pool, len(cfg.Pools))
+	all := make(pools, len(cfg.Pools))
 	for k, pc := range cfg.Pools {
 		p := &pool{service: v, cfg: pc, leases: &book.Leases[*lease]{}}
-		old := v.poolNamed(pc.Name)
+		old := v.pools.named(pc.Name)
 		if old != nil {
 			p.leases, p.drained = old.leases, old.drained // waiting requests keep their order
 		}
-		pools[k] = p
+		all[k] = p
 		v.metrics.initialize(pc.Name)
 		for n, set := range pc.Instances {
 			if old != nil && n < len(old.slots) && sameInstance(old.slots[n].set, set) {
@@ -151,7 +146,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 				kept[old.slots[n]] = true
 				continue
 			}
-			s, err := v.newSlot(p, n, set)
+			s, err := p.newSlot(n, set)
 			if err != nil {
 				for _, s := range fresh {
 					s.close()
@@ -169,17 +164,17 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 				s.retireLocked()
 			}
 		}
-		k := slices.IndexFunc(pools, func(q *pool) bool { return q.leases == p.leases })
+		k := slices.IndexFunc(all, func(q *pool) bool { return q.leases == p.leases })
 		if k < 0 {
 			p.leases.Fail(control.Errorf(control.PoolNotFound, "pool %s was removed", p.cfg.Name))
 			v.removed = append(v.removed, p)
-		} else if n := len(pools[k].slots); n < len(p.slots) {
+		} else if n := len(all[k].slots); n < len(p.slots) {
 			p.leases.FailFrom(n, control.Errorf(control.InstanceNotFound,
 				"the instance was removed: pool %s now has 0 to %d",
 				p.cfg.Name, n-1))
 		}
 	}
-	for _, p := range pools {
+	for _, p := range all {
 		for _, s := range p.slots {
 			s.pool = p
 		}
@@ -194,12 +189,12 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 			}
 		}
 	}
-	v.Config, v.pools = cfg, pools
+	v.Config, v.pools = cfg, all
 	up := &sync.WaitGroup{}
 	for _, s := range fresh {
 		s.startLocked(up)
 	}
-	for _, p := range pools {
+	for _, p := range all {
 		for _, s := range p.slots {
 			if kept[s] {
 				s.syncQueueLocked()
@@ -231,7 +226,7 @@ func (v *Service) Scale(name string, n int) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	p, err := v.find(name)
+	p, err := v.pools.find(name)
 	if err != nil {
 		return err
 	}
@@ -301,8 +296,15 @@ func (v *Service) Names() (names []string) {
 	return names
 }
 
-func (v *Service) poolNamed(name string) *pool {
-	for _, p := range v.pools {
+// Has reports whether there is a lease.
+func (v *Service) Has(lease string) bool { return v.lease(lease) != nil }
+
+// pools are those of a configuration, in the order of their names.
+type pools []*pool
+
+// named returns the pool with the name, or nil.
+func (ps pools) named(name string) *pool {
+	for _, p := range ps {
 		if p.cfg.Name == name {
 			return p
 		}
@@ -311,7 +313,8 @@ func (v *Service) poolNamed(name string) *pool {
 }
 
 // newSlot creates an instance and opens its endpoint.
-func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) {
+func (p *pool) newSlot(n int, set settings.Settings) (*slot, error) {
+	v := p.service
 	s := &slot{runner: v.newRunner(p.cfg.Name, set), gone: make(chan struct{}), pool: p, number: n}
 	s.log = s.log.With("instance", set.ID)
 	s.state = s.startState()
@@ -320,7 +323,7 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 	}
 	if set.Isolation == settings.Context {
 		var err error
-		s.addr, err = v.sessionsAddrLocked(p.cfg.Name)
+		s.addr, err = p.sessionsAddrLocked()
 		return s, err
 	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -328,7 +331,7 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 		return nil, fmt.Errorf("cannot open the endpoint of %s/%s: %w", p.cfg.Name, set.ID, err)
 	}
 	s.listener, s.addr = l, l.Addr().String()
-	s.watching = v.newWatching(set)
+	s.watching = newWatching(v.Dir, set)
 	s.proxy = &proxy.Proxy{
 		Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
 			b, err := v.Launch(ctx, p.cfg.Name, set, o, s.held.member)
@@ -348,7 +351,9 @@ func (v *Service) newSlot(p *pool, n int, set settings.Settings) (*slot, error) 
 			Routes: []front.Route{{Path: front.DownloadsPath, Answer: s.answerDownloads}}},
 		Log: s.log,
 	}
-	s.guardEndpoint(s.proxy)
+	if !set.WSLWindows {
+		s.proxy.Front.Guard.User = s.endpointUser
+	}
 	s.proxy.Start()
 	s.browsers = s.proxy.Browsers()
 	return s, nil
@@ -383,14 +388,15 @@ func (v *Service) Stop() {
 	v.stop() // after this, nothing else is begun
 	v.mu.Unlock()
 	v.running.Wait()
-	v.mu.Lock()
-	left := slices.Collect(maps.Values(v.leases))
-	v.mu.Unlock()
-	for _, l := range left {
-		v.logEnd(l, "the service has ended")
-		v.endOwn(l, false)()
+	for _, l := range v.leasesWhere(func(*lease) bool { return true }) {
+		v.unlogged.ended(l, "the service has ended")
+		l.endOwn(false)()
 	}
-	v.flushLog()
+	v.unlogged.flush(v.logLease)
+}
+
+func (v *Service) logLease(m leaseMessage) {
+	v.Log.Log(context.Background(), v.LeaseLevel, m.text, m.args...)
 }
 
 // StalledCheck names an instance whose health check is long overdue, or returns
@@ -435,6 +441,25 @@ func (v *Service) Unhealthy() string {
 	return ""
 }
 
+// lease returns the lease with an ID, or nil.
+func (v *Service) lease(id string) *lease {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.leases[id]
+}
+
+// leasesWhere returns the leases for which is returns true.
+func (v *Service) leasesWhere(is func(*lease) bool) (found []*lease) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, l := range v.leases {
+		if is(l) {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
 // Leases returns the number of leases.
 func (v *Service) Leases() int {
 	v.mu.Lock()
@@ -443,9 +468,9 @@ func (v *Service) Leases() int {
 }
 
 // find returns the pool with the name, or the default pool if the name is "".
-func (v *Service) find(name string) (*pool, error) {
+func (ps pools) find(name string) (*pool, error) {
 	var names []string
-	for _, p := range v.pools {
+	for _, p := range ps {
 		if p.cfg.Name == name || name == "" && p.cfg.IsDefault {
 			return p, nil
 		}
@@ -453,6 +478,15 @@ func (v *Service) find(name string) (*pool, error) {
 	}
 	return nil, control.Errorf(control.PoolNotFound, "no pool is named %q: %s", name,
 		suggestion(strings.ToUpper(name), names))
+}
+
+// these returns the pool with the name, or all pools if the name is "".
+func (ps pools) these(name string) (pools, error) {
+	if name == "" {
+		return ps, nil
+	}
+	p, err := ps.find(name)
+	return pools{p}, err
 }
 
 // suggestion names the pool that was probably meant, or lists all pools.
@@ -498,41 +532,35 @@ func (p *pool) aliases() string {
 // Status returns the state of the named pool, or of all pools if the name is
 // "".
 func (v *Service) Status(name string) (*api.PoolsStatus, error) {
-	st, slots, err := v.poolStatuses(name)
+	v.mu.Lock()
+	shown, err := v.pools.these(name)
 	if err != nil {
+		v.mu.Unlock()
 		return nil, err
 	}
+	st, slots := shown.status()
+	v.mu.Unlock()
 	for i, s := range slots {
 		s.addBrowserDetails(i)
 	}
 	return st, nil
 }
 
-// poolStatuses returns the status without what the proxies know, because they
+// status returns the status without what the proxies know, because they
 // are called without the lock, and the slot of each instance in it.
-func (v *Service) poolStatuses(name string) (*api.PoolsStatus, map[*api.InstanceStatus]*slot, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	shown := v.pools
-	if name != "" {
-		p, err := v.find(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		shown = []*pool{p}
-	}
+func (ps pools) status() (*api.PoolsStatus, map[*api.InstanceStatus]*slot) {
 	all := map[*api.InstanceStatus]*slot{}
-	st := &api.PoolsStatus{Pools: []api.PoolStatus{}, Summary: api.PoolsSummary{Pools: len(shown)}}
-	for _, p := range shown {
-		ps, slots := p.status()
-		st.Pools = append(st.Pools, ps)
-		st.Summary.Total += ps.Total
-		st.Summary.Healthy += ps.Healthy
-		st.Summary.Leased += ps.Leased
-		st.Summary.Available += ps.Available
-		st.Summary.Waiting += ps.Waiting
-		for k := range ps.Instances {
-			i := &ps.Instances[k]
+	st := &api.PoolsStatus{Pools: []api.PoolStatus{}, Summary: api.PoolsSummary{Pools: len(ps)}}
+	for _, p := range ps {
+		one, slots := p.status()
+		st.Pools = append(st.Pools, one)
+		st.Summary.Total += one.Total
+		st.Summary.Healthy += one.Healthy
+		st.Summary.Leased += one.Leased
+		st.Summary.Available += one.Available
+		st.Summary.Waiting += one.Waiting
+		for k := range one.Instances {
+			i := &one.Instances[k]
 			all[i] = slots[k]
 			if i.Status == Failed {
 				st.Summary.Failed++
@@ -540,7 +568,7 @@ func (v *Service) poolStatuses(name string) (*api.PoolsStatus, map[*api.Instance
 		}
 	}
 	slices.SortFunc(st.Pools, func(a, b api.PoolStatus) int { return cmp.Compare(a.Name, b.Name) })
-	return st, all, nil
+	return st, all
 }
 
 // status returns the pool's status and the slots of its instances.
@@ -590,7 +618,7 @@ func (s *slot) status() api.InstanceStatus {
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
 		i.Holder, i.By, i.User = l.holder, l.by.String(), l.user
 		if since := l.held.Resting(); !since.IsZero() {
-			i.LeaseIdle = new(s.service.nowLocked().Sub(since).Milliseconds())
+			i.LeaseIdle = new(s.service.clock.now().Sub(since).Milliseconds())
 		}
 		if l.ttl < noExpiry {
 			i.LeaseExpires = &record.Time{Time: l.expires}

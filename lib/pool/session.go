@@ -86,7 +86,7 @@ func (l *lease) endSessionLocked(keeps bool) {
 	keeps = keeps || l.kept && i.Hibernated && i.RestoredAt == nil
 	kept, over := l.entry.Release(keeps && l.keepFor != "")
 	if kept != nil {
-		l.slot.service.keepForNextLocked(l, kept)
+		l.keepForNextLocked(kept)
 	}
 	l.slot.lastPagesClosed = over
 }
@@ -125,32 +125,26 @@ func (g *group) replaceSessionLocked(s *slot) {
 	g.restartedLocked(supply.Asked, s)
 }
 
-// useSession returns the session of a lease for one request or WebSocket; call
+// use returns the session of the lease for one request or WebSocket; call
 // done when that ends. It waits for a browser, and until all pages of the
 // instance's previous lease are closed.
-func (v *Service) useSession(ctx context.Context, id string) (*virtual.Session, func(), error) {
+func (l *lease) use(ctx context.Context) (*virtual.Session, func(), error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionTimeout,
-		control.Errorf(control.TryAgain, "lease %s got no session within %v", id, sessionTimeout))
+		control.Errorf(control.TryAgain, "lease %s got no session within %v", l.id, sessionTimeout))
 	defer cancel()
-	v.mu.Lock()
-	l := v.leases[id]
-	v.mu.Unlock()
-	if l == nil || l.entry == nil {
-		return nil, nil, errLeaseEnded(id)
-	}
 	used, err := l.entry.Use(ctx)
 	switch {
 	case errors.Is(err, fleet.ErrEnded):
-		return nil, nil, errLeaseEnded(id)
+		return nil, nil, errLeaseEnded(l.id)
 	case errors.Is(err, book.ErrUsers):
-		return nil, nil, control.Errorf(control.TryAgain, "lease %s already has %d open requests and WebSockets", id,
+		return nil, nil, control.Errorf(control.TryAgain, "lease %s already has %d open requests and WebSockets", l.id,
 			maxRequests)
 	case err != nil:
 		return nil, nil, err
 	}
-	v.mu.Lock()
+	l.slot.service.mu.Lock()
 	c := l.on
-	v.mu.Unlock()
+	l.slot.service.mu.Unlock()
 	c.Hold()
 	return fleet.VirtualOf(used), func() { c.Release(); l.entry.Leave() }, nil
 }
@@ -161,9 +155,7 @@ func (l *lease) tell(e fleet.Event) {
 	if e.Event == "created" || e.Event == "ended" {
 		return // the lease's own events say it
 	}
-	of := l.event()
-	of.Event, of.Why, of.Download = e.Event, e.Why, e.Download
-	l.slot.service.addEvent(of)
+	l.slot.service.events.ofLease(e.Event, l, e.Why, e.Download)
 }
 
 // loseLocked hibernates a lease whose browser has ended, or is about to, as it was saved

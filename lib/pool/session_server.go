@@ -22,7 +22,8 @@ const maxConnections = 8192
 // sessionsAddrLocked returns the host:port at which the sessions of a pool's leases are
 // served. It is served as long as the service runs, so that a client that comes back after
 // the end of its lease gets an answer.
-func (v *Service) sessionsAddrLocked(pool string) (string, error) {
+func (p *pool) sessionsAddrLocked() (string, error) {
+	v, pool := p.service, p.cfg.Name
 	if addr := v.sessionAddrs[pool]; addr != "" {
 		return addr, nil
 	}
@@ -31,7 +32,7 @@ func (v *Service) sessionsAddrLocked(pool string) (string, error) {
 		return "", fmt.Errorf("cannot open the endpoint of %s: %w", pool, err)
 	}
 	f := &front.Front{Guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(v.State)},
-		Routes: []front.Route{{Answer: v.answerLease}}, Limit: front.Limit{Max: maxConnections}, Log: v.Log}
+		Routes: []front.Route{{Answer: p.answerLease}}, Limit: front.Limit{Max: maxConnections}, Log: v.Log}
 	v.running.Go(func() { f.Serve(v.ctx, nil, l) })
 	v.sessionAddrs[pool] = l.Addr().String()
 	return v.sessionAddrs[pool], nil
@@ -41,7 +42,7 @@ func (v *Service) sessionsAddrLocked(pool string) (string, error) {
 var leaseID = lazy.Regexp(`^lease_[0-9]+_[a-z0-9]{16}$`)
 
 // answerLease answers a request to the session of a lease.
-func (v *Service) answerLease(w *front.Response, r *http.Request) error {
+func (p *pool) answerLease(w *front.Response, r *http.Request) error {
 	below, ok := strings.CutPrefix(r.URL.Path, fleet.Prefix)
 	id, rest, _ := strings.Cut(below, "/")
 	if !ok || !leaseID().MatchString(id) {
@@ -50,9 +51,7 @@ func (v *Service) answerLease(w *front.Response, r *http.Request) error {
 		e.Hint = "use the http_url or the ws_url of a lease, which contain its ID; Puppeteer drops it from a browserURL"
 		return e
 	}
-	v.mu.Lock()
-	l := v.leases[id]
-	v.mu.Unlock()
+	l := p.service.lease(id)
 	if l == nil {
 		return errLeaseEnded(id)
 	}
@@ -62,7 +61,7 @@ func (v *Service) answerLease(w *front.Response, r *http.Request) error {
 		}
 	}
 	if guid, ok := front.ParseDownloads("/" + rest); ok {
-		files, err := v.Downloads(r.Context(), id)
+		files, err := p.service.Downloads(r.Context(), id)
 		if err != nil {
 			return unavailable(err)
 		}
@@ -73,7 +72,7 @@ func (v *Service) answerLease(w *front.Response, r *http.Request) error {
 		return no
 	}
 	use := func() (*virtual.Session, fleet.Trace, func(), error) {
-		s, done, err := v.useSession(r.Context(), id)
+		s, done, err := l.use(r.Context())
 		return s, nil, done, err
 	}
 	return unavailable(fleet.Serve(w, r, d, fleet.Prefix+id, use))

@@ -60,7 +60,7 @@ func (s *slot) shares() bool { return s.proxy == nil && s.addr != "" }
 // is ready or has failed.
 func (s *slot) startLocked(up *sync.WaitGroup) {
 	if s.shares() {
-		s.service.joinLocked(s, up)
+		s.joinLocked(up)
 		return
 	}
 	if s.proxy == nil {
@@ -121,12 +121,12 @@ func (s *slot) retireLocked() {
 func (s *slot) setLocked(state string) {
 	changed := s.state != state
 	if changed {
-		s.service.eventLocked(state, s, s.runs().check.err)
+		s.service.events.ofInstance(state, s, s.runs().check.err)
 	}
 	s.state = state
 	s.syncQueueLocked()
 	if changed && !s.retired {
-		s.service.yieldLocked(s.pool)
+		s.pool.yieldLocked()
 	}
 }
 
@@ -190,6 +190,14 @@ func (s *slot) checked(c *supply.Chrome) {
 		s.log.Info("the browser " + heavy.Text + ": it is replaced when no lease has it")
 		s.wake()
 	}
+}
+
+// endpointUser returns the user whose programs may use the endpoint of the instance: that of
+// its lease, or of the last one if that keeps its connections.
+func (s *slot) endpointUser() int {
+	s.service.mu.Lock()
+	defer s.service.mu.Unlock()
+	return s.uid
 }
 
 // hasBrowser reports whether there is a browser, or one is starting or

@@ -19,6 +19,7 @@ import (
 	"btools/lib/record"
 	"btools/lib/settings"
 	"btools/lib/sibling"
+	"btools/lib/state"
 	"btools/lib/wait"
 )
 
@@ -52,10 +53,11 @@ type ownFiles struct {
 	over  bool
 }
 
-// newWatching returns where the browsers of a new instance write.
-func (v *Service) newWatching(set settings.Settings) (w watching) {
-	if v.Dir != nil && config.WhyNoDownloads(set) == "" {
-		w.incoming = filepath.Join(v.Dir.Path(), "browser-"+strings.ToLower(rand.Text()[:8]))
+// newWatching returns the watching of a new instance, whose browsers write to a directory of their own below dir, unless
+// that is nil.
+func newWatching(dir *state.Dir, set settings.Settings) (w watching) {
+	if dir != nil && config.WhyNoDownloads(set) == "" {
+		w.incoming = filepath.Join(dir.Path(), "browser-"+strings.ToLower(rand.Text()[:8]))
 	}
 	return w
 }
@@ -158,16 +160,17 @@ func (s *slot) owner() (files *downloads.Files, leave bool) {
 	if l == nil {
 		return nil, leave
 	}
-	files, err := v.openOwn(l)
+	files, err := l.openOwn()
 	if err != nil {
 		v.Log.Warn(err.Error(), "lease", l.id)
 	}
 	return files, leave
 }
 
-// openOwn returns the downloads of a lease that has a browser to itself; nil:
+// openOwn returns the downloads of a lease that has a browser to itself, or nil if
 // the lease has ended.
-func (v *Service) openOwn(l *lease) (*downloads.Files, error) {
+func (l *lease) openOwn() (*downloads.Files, error) {
+	v := l.slot.service
 	l.own.mu.Lock()
 	defer l.own.mu.Unlock()
 	if l.own.over || l.own.files != nil {
@@ -184,19 +187,15 @@ func (v *Service) openOwn(l *lease) (*downloads.Files, error) {
 	if keep := l.slot.set.Downloads; keep != "" {
 		o.Keep = filepath.Join(keep, l.id)
 	}
-	e := l.event()
-	o.Tell = func(event string, f downloads.File) {
-		e := e
-		e.Event, e.Why, e.Download = event, f.Why, &f
-		v.addEvent(e)
-	}
+	o.Tell = func(event string, f downloads.File) { v.events.ofLease(event, l, f.Why, &f) }
 	l.own.files, err = downloads.New(o)
 	return l.own.files, err
 }
 
-// endOwn ends the downloads of a lease that has a browser to itself, and returns
-// what deletes its files. kept says that its clients stay connected.
-func (v *Service) endOwn(l *lease, kept bool) (remove func()) {
+// endOwn ends the downloads of a lease that has a browser to itself, and returns a function that
+// deletes its files. kept says that its clients stay connected.
+func (l *lease) endOwn(kept bool) (remove func()) {
+	v := l.slot.service
 	l.own.mu.Lock()
 	files := l.own.files
 	l.own.files, l.own.over = nil, true
@@ -219,8 +218,8 @@ func (v *Service) endOwn(l *lease, kept bool) (remove func()) {
 }
 
 // ownDownloads returns the downloads of a lease that has a browser to itself.
-func (v *Service) ownDownloads(l *lease) (*downloads.Files, error) {
-	s := l.slot
+func (l *lease) ownDownloads() (*downloads.Files, error) {
+	s, v := l.slot, l.slot.service
 	why := config.WhyNoDownloads(s.set)
 	if rec := s.browser(); why == "" && rec != nil {
 		if i, err := sibling.Endpoint(rec); err == nil && i.Protocol != record.CDP {
@@ -240,7 +239,7 @@ func (v *Service) ownDownloads(l *lease) (*downloads.Files, error) {
 		return nil, control.Errorf(control.Unavailable,
 			"the downloads of this lease go where its browser puts them: %v", err)
 	}
-	files, err := v.openOwn(l)
+	files, err := l.openOwn()
 	if files == nil && err == nil {
 		err = errLeaseEnded(l.id)
 	}
@@ -261,7 +260,7 @@ func (s *slot) answerDownloads(w *front.Response, r *http.Request) error {
 	if l == nil {
 		return control.Errorf(control.LeaseNotFound, "nobody has leased this browser")
 	}
-	files, err := v.ownDownloads(l)
+	files, err := l.ownDownloads()
 	if err != nil {
 		return unavailable(err)
 	}

@@ -45,7 +45,7 @@ type metrics struct {
 func (h *handler) metrics() *metrics {
 	h.made.Do(func() {
 		h.counts = &metrics{handler: h, own: prometheus.NewRegistry()}
-		h.counts.own.MustRegister(h.service)
+		h.counts.own.MustRegister(h.service.Metrics())
 	})
 	return h.counts
 }

@@ -150,7 +150,7 @@ func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, er
 		st, err := askOther(ctx, h.path, api.Pools, of)
 		return &st, err
 	}
-	st, err := h.service.StatusFor(callerOf(ctx), name)
+	st, err := h.service.For(callerOf(ctx)).Status(name)
 	if err != nil {
 		return st, err
 	}
@@ -283,7 +283,7 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 		if err := json.Unmarshal(r.Params, &of); err != nil && r.Params != nil {
 			return nil, control.Errorf(control.BadRequest, "%v", err)
 		}
-		return control.Later(func() (any, error) { return h.service.StatusFor(who, of.Pool) }), nil
+		return control.Later(func() (any, error) { return h.service.For(who).Status(of.Pool) }), nil
 	case rights[r.Method] == owner && lease != "" && !h.service.Has(lease):
 		return nil, control.Errorf(notHere, "the lease %s is not here", lease)
 	}
@@ -305,7 +305,7 @@ func (h *handler) remotes(ctx context.Context, who *control.Peer, lease string) 
 	if who.Token == nil {
 		return all, nil
 	}
-	for _, r := range h.service.LeasesOf(who.Token) {
+	for _, r := range h.service.For(who).Leases() {
 		if at, err := h.service.RemoteOf(record.Member[record.Lease](r, "lease").ID); err == nil {
 			all = append(all, web.Distant{Remote: at, Record: r})
 		}

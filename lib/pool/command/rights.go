@@ -67,7 +67,7 @@ func (h *handler) check(ctx context.Context, method string, params json.RawMessa
 	case everyone:
 		return nil
 	case owner:
-		if lease := leaseOf(params); lease != "" && !h.service.MayUse(who, lease) {
+		if lease := leaseOf(params); lease != "" && !h.service.For(who).MayUse(lease) {
 			return pool.ErrNoLease(lease)
 		}
 		return nil

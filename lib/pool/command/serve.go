@@ -488,7 +488,7 @@ func (h *handler) methods() *control.Mux {
 			case <-here.Done():
 			}
 		}()
-		events, err := v.EventsFor(here, callerOf(ctx), p.After)
+		events, err := v.For(callerOf(ctx)).Events(here, p.After)
 		return api.EventList[pool.Event]{Events: events}, err
 	})
 	control.Handle(m, api.Attach, v.Attach)

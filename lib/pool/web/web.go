@@ -187,7 +187,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 			return nil, control.Errorf(control.BadRequest, "%v", err)
 		}
 	}
-	most, err := s.Pools.Admit(t, a.Pool)
+	most, err := s.Pools.For(control.ByToken(t)).Admit(a.Pool)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +324,7 @@ func (s *Server) release(w *front.Response, r *http.Request, _ *tokens.Token) er
 // leases answers /leases.
 func (s *Server) leases(w *front.Response, r *http.Request) error {
 	_, t := guard.TokenOf(r)
-	all := s.Pools.LeasesOf(t)
+	all := s.Pools.For(control.ByToken(t)).Leases()
 	for _, d := range s.Elsewhere(control.WithPeer(r.Context(), control.ByToken(t)), "", "") {
 		all = append(all, d.Record)
 	}
