@@ -1,14 +1,20 @@
 package pool
 
 import (
+	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
+	"btools/lib/exit"
 	"btools/lib/fleet"
 	"btools/lib/fleet/supply"
+	"btools/lib/launch/options"
+	"btools/lib/record"
 	"btools/lib/settings"
+	"btools/lib/sibling"
 	"btools/lib/wait"
 )
 
@@ -109,5 +115,202 @@ func (g *group) setLocked(state string) {
 func (g *group) setSparesLocked() {
 	if g.chrome != nil {
 		g.chrome.SetSpares(min(len(g.slots)-g.leased, g.set.Spares) + g.ahead)
+	}
+}
+
+// newBrowsers returns what launches the browsers of a group.
+func (g *group) newBrowsers() *supply.Runner {
+	v := g.service
+	return &supply.Runner{Drains: true, Closed: errStopping, Owner: g, Options: launchOptions(g.set),
+		Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
+			b, err := v.Launch(ctx, g.poolName, g.set, o, g.held.member)
+			if err == nil && b.Instance.Protocol != record.CDP {
+				b.Stop()
+				err = &exit.Error{Code: exit.Config,
+					Err: fmt.Errorf("%s does not support CDP: only browsers based on Chromium can be shared",
+						g.set.Browser)}
+			}
+			return b, err
+		},
+		Spec: fleet.SharedSpec(supply.Spec{Log: g.log,
+			Idle:   supply.Idle{Timeout: g.set.Idle, ByConnections: g.set.IdleBy == settings.Connections},
+			Health: supply.Health{Interval: g.set.HealthInterval, Timeout: g.set.HealthTimeout, Checked: g.checked},
+		})}
+}
+
+// Launched makes a browser take new leases, and lets the one that it replaces drain.
+func (g *group) Launched(of, before *supply.Chrome, err error) {
+	v := g.service
+	v.metrics.launches.WithLabelValues(g.poolName).Inc()
+	if err != nil {
+		v.metrics.failures.WithLabelValues(g.poolName).Inc()
+		if before != nil && err != supply.ErrCancelled {
+			supply.LogFailure(g.log, "cannot replace the browser, which "+g.successor.Text+": ", err)
+		}
+		return
+	}
+	c := g.fleet.Share(of, g.set, func(err error) { g.fault(of, err) })
+	v.running.Go(c.Finish)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if g.chrome != nil {
+		g.cause = g.successor.Cause
+		g.draining = append(g.draining, g.chrome)
+		g.chrome.Drain()
+	}
+	g.activateLocked(c)
+}
+
+// fault notes that a session of a browser could not be ended.
+func (g *group) fault(of *supply.Chrome, err error) {
+	g.service.mu.Lock()
+	isCurrent := g.chrome != nil && g.chrome.Chrome == of
+	if isCurrent {
+		g.replace = supply.Grounds{Cause: supply.Hang, Text: "could not end a session"}
+	}
+	g.service.mu.Unlock()
+	if isCurrent {
+		g.log.Warn(err.Error())
+		g.wake()
+	}
+}
+
+// Running logs a launch.
+func (g *group) Running(c *supply.Chrome) {
+	g.log.Info("launched a browser to share", "id", c.Browser.Instance.ID,
+		"took_ms", time.Since(c.Began).Milliseconds())
+}
+
+// Changed makes the runner look at its browser.
+func (g *group) Changed() { g.wake() }
+
+// Over returns why a browser has ended.
+func (g *group) Over(c *supply.Chrome) error { return c.Cause() }
+
+// activateLocked makes a browser take new leases, and gives it to the leases whose
+// browser has ended.
+func (g *group) activateLocked(c *fleet.Chrome) {
+	v := g.service
+	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, none, false
+	g.measured, g.mayReplace = time.Time{}, true
+	if g.hadBrowser {
+		g.restartedLocked(g.cause, g.slots...)
+	}
+	g.hadBrowser = true
+	for _, l := range v.leases {
+		if l.slot.group == g && !l.on.IsLive() && !l.isHibernated() && !l.loseLocked("is gone") {
+			g.useLocked(l, true)
+		}
+	}
+	g.setSparesLocked()
+	g.setLocked(Healthy)
+}
+
+// lostLocked forgets the browser, which has failed, and tells its holders.
+func (g *group) lostLocked(what, next string) {
+	c := g.chrome
+	g.chrome, g.replace = nil, none
+	g.notifyHoldersLocked(c, what, "; "+next)
+}
+
+// notifyHoldersLocked tells each holder what the end of this browser cost it, and what
+// happens then; hibernated sessions lose nothing.
+func (g *group) notifyHoldersLocked(c *fleet.Chrome, what, then string) {
+	for _, l := range g.service.leases {
+		if l.slot.group == g && !l.isHibernated() && (l.on == c || !l.on.IsLive()) && !l.loseLocked(what) {
+			l.slot.notifyHolderLocked("%s%s", what, then)
+		}
+	}
+}
+
+// begunLocked notes that there is a browser, or that one is launched for the first lease.
+// Then leases are granted while it starts, because it is launched for leases that exist already.
+func (g *group) begunLocked(now bool) {
+	if !now {
+		g.setLocked(Healthy)
+	}
+}
+
+// endedLocked notes why a browser has ended by which no failure is meant.
+func (g *group) endedLocked(error) supply.Cause {
+	c := g.chrome
+	g.chrome = nil
+	g.notifyHoldersLocked(c, idleText(g.set), "; the next connection launches another one")
+	return ""
+}
+
+// reviewLocked returns what to do with the browser, which is launched when it is needed.
+func (g *group) reviewLocked(state string) (act func(), over bool) {
+	switch why := g.replaceReasonLocked(); {
+	case state == supply.Stopped:
+		g.forceReplace = false // there is nothing to replace
+		if g.needed {
+			return g.browsers.Begin, false
+		}
+	case state != supply.Ready || g.chrome == nil:
+	case g.forceReplace:
+		for _, c := range append(slices.Clone(g.draining), g.chrome) {
+			g.notifyHoldersLocked(c, "is replaced by bpool restart", "; its pages are lost")
+		}
+		g.chrome, g.draining = nil, nil
+		g.setLocked(Starting) // stopping takes time
+		return func() { g.browsers.Stop(g.ctx, true) }, true
+	case why != none && g.mayReplace:
+		g.mayReplace, g.successor = false, why
+		id := g.chrome.Browser.Instance.ID
+		return func() {
+			g.log.Info("replacing the browser, which "+why.Text, "id", id)
+			g.browsers.Replace()
+		}, false
+	}
+	return nil, false
+}
+
+// checked notes that a browser has passed a health check.
+func (g *group) checked(of *supply.Chrome) {
+	v := g.service
+	v.mu.Lock()
+	c, pids := g.chrome, []int(nil)
+	for _, c := range g.draining {
+		pids = append(pids, c.Browser.Instance.PID)
+	}
+	v.mu.Unlock()
+	if c == nil || c.Chrome != of {
+		return
+	}
+	g.passed(of, pids...)
+	c.RetrySpares()
+	v.mu.Lock()
+	g.mayReplace = true
+	v.mu.Unlock()
+	g.wake()
+}
+
+// Ending tells the holders what became of a browser that was draining. Those of the current one are told by watch.
+func (g *group) Ending(of *supply.Chrome) {
+	v, why := g.service, of.Cause()
+	v.mu.Lock()
+	k := slices.IndexFunc(g.draining, func(c *fleet.Chrome) bool { return c.Chrome == of })
+	if k < 0 {
+		v.mu.Unlock()
+		if of.EndedByItself() {
+			g.log.Warn("the browser ended: " + why.Error())
+		} else if why == supply.Unused {
+			g.log.Info("the browser " + idleText(g.set))
+		}
+		return
+	}
+	c := g.draining[k]
+	g.draining = slices.Delete(g.draining, k, k+1)
+	what, then := fmt.Sprintf("is gone: %v", why), "; a new browser replaces it; its pages are lost"
+	if why == supply.Unused {
+		what, then = idleText(g.set), "; the next connection has another one"
+	}
+	if why != fleet.Drained && g.ctx.Err() == nil {
+		g.notifyHoldersLocked(c, what, then)
+	}
+	v.mu.Unlock()
+	if of.EndedByItself() {
+		g.log.Warn("the browser, which was to be replaced, ended: " + why.Error())
 	}
 }

@@ -4,20 +4,17 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/fleet/book"
-	"btools/lib/fleet/supply"
 	"btools/lib/logins"
-	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/virtual"
 )
 
 // lease is one holder's right to one instance, until it ends.
@@ -49,328 +46,34 @@ type lease struct {
 // noExpiry is the time to live of a lease that lasts as long as its connection.
 const noExpiry = 10 * 365 * 24 * time.Hour
 
-// Request is a request for a lease.
-type Request struct {
-	Pool     string         // "": the default pool
-	Instance string         // an ID or alias; "": any instance
-	Timeout  *time.Duration // how long to wait; nil: the pool's default; 0: do not wait
-	TTL      time.Duration  // 0: the pool's default, or no limit if Held is set
-	Held     bool           // the lease ends with the connection, whose end cancels the context
-	Confirm  bool           // the same until Confirm is called, so that the holder knows of the lease
-	Owner    *proc.Identity // the lease ends with this process; nil: with none
-	Holder   string         // the holder's name in the status; the first 200 characters are kept
-	By       *control.Peer  // to whom the lease belongs; nil: the user who runs the service
-	// KeepConnectionsFor, if not "", keeps the lease's connections open after
-	// its release until the next lease of the instance, and beyond if that has
-	// the same value.
-	KeepConnectionsFor string
-	// State is the name of the state with which the lease's sessions start, "": as
-	// the pool is configured, and States is the store of the user who names it.
-	State  string
-	States *logins.Store
-	// Inline is a state that the request itself has; nil: none.
-	Inline *logins.State
-
-	// Set by Lease:
-	login *login
-	user  string
-	began time.Time
-}
-
-// Grant is a lease that has been granted.
-type Grant struct {
-	ID     string
-	Record *record.Record // describes the instance and its lease
-}
-
-// Waiting is a request in the queue.
-type Waiting struct {
-	service *Service
-	pool    *pool
-	request Request
-	ctx     context.Context // the client's
-	timeout time.Duration
-	queued  *book.Waiter
-	served  chan error // receives a value when the queue serves the request
-	lease   *lease     // valid then, unless there was an error
-}
-
-// Lease leases an instance, or queues the request in the order of the calls:
-// then the grant is nil, and Waiting.Wait returns it. The context is the
-// connection's: when it ends, the request is cancelled, and a held lease is
-// released.
-func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error) {
-	if r.By == nil {
-		r.By = &control.Peer{UID: os.Geteuid(), PID: os.Getpid()}
-	}
-	r.user, r.began = v.userNames.of(r.By), time.Now()
-	v.mu.Lock()
-	p, err := v.pools.find(r.Pool)
-	v.mu.Unlock()
-	if err == nil {
-		r.login, err = p.loadLogin(r)
-	}
-	var l *lease
-	var w *Waiting
-	if err == nil {
-		l, w, err = v.leaseOrQueue(ctx, r)
-	}
-	switch {
-	case err != nil:
-		v.unlogged.refused(r, err)
-		return nil, nil, err
-	case l == nil:
-		return nil, w, nil
-	}
-	return l.grant(), nil, nil
-}
-
-// leaseOrQueue leases or queues in one step, so that requests are served in
-// order.
-func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting, error) {
+// lease returns the lease with an ID, or nil.
+func (v *Service) lease(id string) *lease {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closing {
-		return nil, nil, errStopping
-	}
-	p, err := v.pools.find(r.Pool)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := p.admits(r.By.Token); err != nil {
-		return nil, nil, err
-	}
-	n := book.Any
-	if r.Instance != "" {
-		s, err := p.slot(r.Instance)
-		if err != nil {
-			return nil, nil, err
-		}
-		n = s.number
-	}
-	if r.TTL <= 0 {
-		r.TTL = p.cfg.LeaseTTL
-		if r.Held {
-			r.TTL = noExpiry
+	return v.leases[id]
+}
+
+// leasesWhere returns the leases for which is returns true.
+func (v *Service) leasesWhere(is func(*lease) bool) (found []*lease) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, l := range v.leases {
+		if is(l) {
+			found = append(found, l)
 		}
 	}
-	if got, ok := p.leases.Take(n); ok {
-		return p.grantLocked(ctx, got, r), nil, nil
-	}
-	w := &Waiting{service: v, pool: p, request: r, ctx: ctx, timeout: p.cfg.LeaseTimeout,
-		served: make(chan error, 1)}
-	if r.Timeout != nil {
-		w.timeout = *r.Timeout
-	}
-	until := r.began.Add(w.timeout)
-	if p.earliestLocked(n).After(until) {
-		return nil, nil, p.leaseErrorLocked(errNoneHealthy, r)
-	}
-	if w.timeout <= 0 {
-		return nil, nil, p.leaseErrorLocked(&timeoutError{}, r)
-	}
-	w.queued, err = p.leases.Wait(n, p.cfg.QueueLimit, until, func(got int, err error) {
-		if err == nil {
-			w.lease = p.grantLocked(ctx, got, r)
-		} else {
-			err = p.leaseErrorLocked(err, r)
-		}
-		w.served <- err
-	})
-	if err != nil {
-		return nil, nil, p.leaseErrorLocked(err, r)
-	}
-	for _, s := range p.slots {
-		if s.state == Failed {
-			s.runs().wake() // a request waits for it now
-		}
-	}
-	p.yieldLocked()
-	return nil, w, nil
+	return found
 }
 
-// Wait returns the lease once it is granted. Call it once, and not together
-// with Cancel.
-func (w *Waiting) Wait() (*Grant, error) {
-	over := time.NewTimer(w.timeout - time.Since(w.request.began))
-	defer over.Stop()
-	var err error
-	select {
-	case err = <-w.served:
-	case <-w.ctx.Done():
-		err = w.dequeue(context.Cause(w.ctx))
-	case <-over.C:
-		err = w.dequeue(&timeoutError{w.timeout})
-	}
-	if err != nil {
-		w.service.unlogged.refused(w.request, err)
-		return nil, err
-	}
-	return w.lease.grant(), nil
+// Leases returns the number of leases.
+func (v *Service) Leases() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.leases)
 }
 
-// Cancel removes the request from the queue.
-func (w *Waiting) Cancel() {
-	if w.dequeue(context.Canceled) == nil {
-		w.lease.end("released", "", false)
-	}
-}
-
-// dequeue removes the request from the queue and returns the error for it, or
-// nil if it was served just before.
-func (w *Waiting) dequeue(why error) error {
-	w.service.mu.Lock()
-	defer w.service.mu.Unlock()
-	if w.pool.leases.Cancel(w.queued) {
-		return w.pool.leaseErrorLocked(why, w.request)
-	}
-	return <-w.served // has a value by now
-}
-
-// grant completes a new lease.
-func (l *lease) grant() *Grant {
-	if l.disconnectPrevious && l.slot.proxy != nil {
-		l.slot.proxy.CloseWebSockets()
-	}
-	l.slot.service.metrics.wait.WithLabelValues(l.slot.poolName).Observe(l.waited.Seconds())
-	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
-}
-
-var errStopping = control.Errorf(control.Stopping, "the service is stopping")
-
-// leaseErrorLocked turns an error of the queue into a message that says what
-// the instances are doing.
-func (p *pool) leaseErrorLocked(err error, r Request) error {
-	p = p.currentLocked()
-	var e *control.Error
-	switch {
-	case errors.As(err, new(*timeoutError)):
-		e = control.Errorf(control.LeaseTimeout, "cannot lease %s: %v", p.describe(r.Instance), err)
-	case errors.Is(err, errNoneHealthy) && r.Instance != "":
-		e = control.Errorf(control.NoneHealthy, "cannot lease %s", p.describe(r.Instance))
-	case errors.Is(err, errNoneHealthy) && r.Pool == "":
-		e = control.Errorf(control.NoneHealthy,
-			"Default pool '%s' has no healthy instances. Specify explicit pool or restart failed instances.",
-			p.cfg.Name)
-	case errors.Is(err, errNoneHealthy):
-		e = control.Errorf(control.NoneHealthy,
-			"Pool '%s' has no healthy instances. Specify another pool or restart failed instances.", p.cfg.Name)
-	case errors.Is(err, book.ErrQueueFull):
-		who := ""
-		if t := r.By.Token; t != nil {
-			who = " for the token " + t.Name
-		}
-		e = control.Errorf(control.QueueFull, "cannot lease %s%s: the queue is full (%d waiting)",
-			p.describe(r.Instance), who, p.cfg.QueueLimit)
-	default:
-		return err
-	}
-	st, _ := p.status()
-	p.service.For(r.By).hide(&st)
-	if busy := WhyNoLease(&st, r.Instance, time.Now()); strings.HasSuffix(e.Message, ".") {
-		e.Message += " (" + busy + ")"
-	} else if busy != "" {
-		e.Message += ": " + busy
-	}
-	if p.keepsLocked() {
-		e.Hint = "AFFINITY=session keeps instances for the hosts of bmcp between their calls: " +
-			"AFFINITY=call, a shorter AFFINITY_IDLE or more INSTANCES help"
-	}
-	if errors.Is(err, errNoneHealthy) {
-		e.Hint = "bpool status " + p.cfg.Name + " shows them; bpool restart " + p.cfg.Name + " retries at once"
-	}
-	return e
-}
-
-// keepsLocked reports whether a holder keeps an instance of the pool that it does not use.
-func (p *pool) keepsLocked() bool {
-	return slices.ContainsFunc(p.slots, func(s *slot) bool {
-		return s.lease != nil && !s.lease.held.Resting().IsZero()
-	})
-}
-
-// currentLocked returns the pool of the current configuration; p may belong to
-// an earlier one.
-func (p *pool) currentLocked() *pool {
-	for _, q := range p.service.pools {
-		if q.leases == p.leases {
-			return q
-		}
-	}
-	return p
-}
-
-// describe names the pool, or one of its instances, in a message.
-func (p *pool) describe(instance string) string {
-	if instance == "" {
-		return "an instance of pool " + p.cfg.Name
-	}
-	return fmt.Sprintf("instance %q of pool %s", instance, p.cfg.Name)
-}
-
-// errNoneHealthy means that every instance that could serve the request has
-// failed, and that none is retried before the request times out.
-var errNoneHealthy = errors.New("no healthy instances")
-
-// timeoutError means that a request has waited long enough.
-type timeoutError struct{ timeout time.Duration }
-
-func (l *timeoutError) Error() string {
-	if l.timeout <= 0 {
-		return "none is free"
-	}
-	return fmt.Sprintf("none came free within %v", l.timeout)
-}
-
-// earliestLocked returns when the instance, or with book.Any one of them, can
-// become free at the earliest. The zero time means at any moment.
-func (p *pool) earliestLocked(n int) time.Time {
-	if n != book.Any {
-		return p.slots[n].earliestLocked()
-	}
-	earliest := supply.Never
-	for _, s := range p.slots {
-		at := s.earliestLocked()
-		if at.IsZero() {
-			return at
-		}
-		if at.Before(earliest) {
-			earliest = at
-		}
-	}
-	return earliest
-}
-
-func (s *slot) earliestLocked() time.Time {
-	r := s.runs()
-	if s.state != Failed || r.retriesAtOnceLocked() {
-		return time.Time{}
-	}
-	if r.retry.Definite {
-		return supply.Never
-	}
-	return r.retry.OnDemand
-}
-
-// failWaitersLocked fails the requests whose instances have all failed and are
-// not retried before the request times out.
-func (p *pool) failWaitersLocked() {
-	for _, s := range p.slots {
-		if s.state == Failed {
-			p.leases.FailBefore(s.number, s.earliestLocked(), errNoneHealthy)
-		}
-	}
-	p.leases.FailBefore(book.Any, p.earliestLocked(book.Any), errNoneHealthy)
-}
-
-func (p *pool) allFailed() bool {
-	for _, s := range p.slots {
-		if s.state != Failed {
-			return false
-		}
-	}
-	return true
-}
+// Has reports whether there is a lease.
+func (v *Service) Has(lease string) bool { return v.lease(lease) != nil }
 
 // grantLocked returns the lease of an instance that the queue hands out, bound to its holder.
 func (p *pool) grantLocked(ctx context.Context, n int, r Request) *lease {
@@ -410,6 +113,15 @@ func (p *pool) grantLocked(ctx context.Context, n int, r Request) *lease {
 	}
 	v.events.ofLease("leased", l, "", nil)
 	return l
+}
+
+// grant completes a new lease.
+func (l *lease) grant() *Grant {
+	if l.disconnectPrevious && l.slot.proxy != nil {
+		l.slot.proxy.CloseWebSockets()
+	}
+	l.slot.service.metrics.wait.WithLabelValues(l.slot.poolName).Observe(l.waited.Seconds())
+	return &Grant{ID: l.id, Record: l.record(l.started.Add(l.ttl))}
 }
 
 // Confirm makes a lease outlive the connection that requested it.
@@ -544,70 +256,6 @@ func (v *Service) ReleaseAll(who *control.Peer) (ids []string) {
 	return ids
 }
 
-// Restart replaces the browsers of a pool, or of one instance, at once and even
-// if they are leased. If the instance shares its browser, only its session is
-// replaced. It returns the number of instances.
-func (v *Service) Restart(poolName, instance string) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	slots, err := v.pools.instances(poolName, instance)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, s := range slots {
-		if s.group == nil && s.proxy == nil {
-			continue
-		}
-		n++
-		if s.group != nil && instance != "" {
-			s.group.replaceSessionLocked(s)
-			continue
-		}
-		s.runs().forceReplace = true
-		s.syncQueueLocked()
-		s.runs().wake()
-	}
-	return n, nil
-}
-
-// instances returns all instances of a pool, or the one that is named.
-func (ps pools) instances(poolName, instance string) ([]*slot, error) {
-	p, err := ps.find(poolName)
-	if err != nil || instance == "" {
-		if err != nil {
-			return nil, err
-		}
-		return p.slots, nil
-	}
-	s, err := p.slot(instance)
-	return []*slot{s}, err
-}
-
-// Drain stops granting leases of a pool, or of all pools; with on false it
-// resumes. Existing leases go on. It returns the number of instances.
-func (v *Service) Drain(poolName string, on bool) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	pools, err := v.pools.these(poolName)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, p := range pools {
-		p.drained = on
-		for _, s := range p.slots {
-			n++
-			s.syncQueueLocked()
-			if on {
-				v.events.ofInstance("drained", s, "")
-			}
-		}
-		p.yieldLocked()
-	}
-	return n, nil
-}
-
 // Renew extends a lease by its time to live, or by ttl if that is positive,
 // from now. Its holder uses it again, if it had let it rest.
 func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
@@ -625,6 +273,50 @@ func (v *Service) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	l.callOffLocked(l.slot.pool.leases.Extend(l.held, v.clock.until(l.ttl)))
 	v.mu.Unlock()
 	return l.record(expires), nil
+}
+
+// LeaseState returns the state of a lease's session, and what could not be read.
+func (v *Service) LeaseState(ctx context.Context, lease string) (*logins.State, []string, error) {
+	l := v.lease(lease)
+	switch {
+	case l == nil:
+		return nil, nil, ErrNoLease(lease)
+	case l.entry == nil:
+		return nil, nil, control.Errorf(control.BadRequest, "lease %s has a browser to itself: states are saved of "+
+			"instances with isolation = \"context\"", lease)
+	}
+	s, done, err := l.use(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	state, lost, err := s.State(ctx)
+	if err != nil {
+		return nil, nil, control.Errorf(control.Failed, "cannot save the state of lease %s: %v", lease, err)
+	}
+	return state, lost, nil
+}
+
+// Attach has a person look at the browser of a lease, which that does not use.
+func (v *Service) Attach(ctx context.Context, r api.AttachRequest) (any, error) {
+	l := v.lease(r.Lease)
+	if l == nil {
+		return nil, ErrNoLease(r.Lease)
+	}
+	if l.entry == nil {
+		if rec := l.slot.browser(); rec != nil {
+			return virtual.WatchBrowser(l.ctx, rec, "pools with isolation = \"context\" have sessions, which can be")
+		}
+		return nil, control.Errorf(control.Unavailable, "the lease has no browser")
+	}
+	if r.Wake {
+		_, done, err := l.use(ctx)
+		if err != nil {
+			return nil, err
+		}
+		done()
+	}
+	return l.entry.Attach(r)
 }
 
 // printable removes characters that a terminal could interpret, and limits the

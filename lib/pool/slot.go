@@ -1,14 +1,28 @@
 package pool
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"btools/lib/control/api"
+	"btools/lib/find"
+	"btools/lib/fleet"
 	"btools/lib/fleet/supply"
+	"btools/lib/forward/limits"
+	"btools/lib/front"
+	"btools/lib/launch/options"
 	"btools/lib/proxy"
 	"btools/lib/record"
+	"btools/lib/settings"
+	"btools/lib/sibling"
 )
 
 // States of an instance.
@@ -43,6 +57,62 @@ type slot struct {
 	keptFor  string // the KeepConnectionsFor of the last lease, whose clients may be connected
 	restarts int
 	retired  bool // it ends with its lease
+}
+
+// newSlot creates an instance and opens its endpoint.
+func (p *pool) newSlot(n int, set settings.Settings) (*slot, error) {
+	v := p.service
+	s := &slot{runner: v.newRunner(p.cfg.Name, set), gone: make(chan struct{}), pool: p, number: n}
+	s.log = s.log.With("instance", set.ID)
+	s.state = s.startState()
+	if !set.Launch {
+		return s, nil
+	}
+	if set.Isolation == settings.Context {
+		var err error
+		s.addr, err = p.sessionsAddrLocked()
+		return s, err
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the endpoint of %s/%s: %w", p.cfg.Name, set.ID, err)
+	}
+	s.listener, s.addr = l, l.Addr().String()
+	s.watching = newWatching(v.Dir, set)
+	s.proxy = &proxy.Proxy{
+		Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
+			b, err := v.Launch(ctx, p.cfg.Name, set, o, s.held.member)
+			v.metrics.launches.WithLabelValues(p.cfg.Name).Inc()
+			if err != nil {
+				v.metrics.failures.WithLabelValues(p.cfg.Name).Inc()
+			} else {
+				s.watchDownloads(ctx, b)
+			}
+			return b, err
+		},
+		Unconnected: s.resetDownloads, Held: func() bool { return len(s.held.all()) > 0 },
+		State: v.State, Options: launchOptions(set), Idle: set.Idle,
+		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.wake,
+		Health: supply.Health{Interval: set.HealthInterval, Timeout: set.HealthTimeout, Checked: s.checked},
+		Front: front.Front{Limit: front.Limit{Max: maxRequests},
+			Routes: []front.Route{{Path: front.DownloadsPath, Answer: s.answerDownloads}}},
+		Log: s.log,
+	}
+	if !set.WSLWindows {
+		s.proxy.Front.Guard.User = s.endpointUser
+	}
+	s.proxy.Start()
+	s.browsers = s.proxy.Browsers()
+	return s, nil
+}
+
+// launchOptions converts an instance's settings to blaunch's options.
+func launchOptions(set settings.Settings) options.Options {
+	set.Browser = record.Canonical(set.Browser)
+	if set.Limits().Any() {
+		set.Args = append(slices.Clone(set.Args), limits.ChromeArgs...)
+	}
+	return set.Options
 }
 
 // runs returns the runner of the instance's browser: its own, or its group's.
@@ -248,4 +318,79 @@ func (s *slot) record(lease string) *record.Record {
 	s.setAddresses(&i, lease)
 	out.MustSet("instance", i)
 	return out
+}
+
+// The browser of an instance with LAUNCH=extension is one that a person uses and
+// that joins by its extension: "bproxy join" takes the place of blaunch. A lease
+// has that browser, and not another person's after it: it ends when the browser
+// leaves.
+
+// left is the event of a lease that ends because its browser has left.
+const left = "left"
+
+// startState returns the state of an instance whose browser is not there yet.
+func (r *runner) startState() string {
+	if r.set.Extension {
+		return Awaiting
+	}
+	return Starting
+}
+
+// endLeaseOfJoined ends the instance's lease after its browser has left.
+func (s *slot) endLeaseOfJoined(why string) {
+	v := s.service
+	why = strings.TrimPrefix(why, "the browser has left: ")
+	v.mu.Lock()
+	if s.state == Healthy {
+		s.setLocked(Awaiting)
+	}
+	s.notifyHolderLocked("has left: %s", why)
+	l := s.lease
+	v.mu.Unlock()
+	if l != nil {
+		l.end(left, why, false)
+	}
+}
+
+// AllAwait reports whether all instances of the pool wait for a browser to join.
+func AllAwait(p *api.PoolStatus) bool {
+	return !slices.ContainsFunc(p.Instances, func(i api.InstanceStatus) bool { return i.Status != Awaiting })
+}
+
+// protocol returns the protocol of the browser that BROWSER selects.
+func protocol(browser string) string {
+	var b record.Browser
+	switch {
+	case filepath.IsAbs(browser):
+		b, _ = find.Inspect(browser, "")
+	case browser == "":
+		home, _ := os.UserHomeDir()
+		o := find.Options{Getenv: os.Getenv, Home: home}
+		if best, _, err := find.Browsers(context.Background(), o); err == nil &&
+			len(best) > 0 {
+			b = best[0]
+		}
+	default:
+		b.Type = record.Canonical(browser)
+	}
+	if b.Type == record.Firefox {
+		return record.BiDi
+	}
+	return record.CDP
+}
+
+// setAddresses sets the addresses of the instance's permanent endpoint, or of the session
+// of a lease there.
+func (s *slot) setAddresses(i *record.Instance, lease string) {
+	host, port, _ := net.SplitHostPort(s.addr)
+	i.Host = host
+	i.Port, _ = strconv.Atoi(port)
+	path, socket := "", "/devtools/browser"
+	switch {
+	case s.shares():
+		path, socket = fleet.Prefix+lease, "/devtools/browser/"+lease
+	case i.Protocol == record.BiDi:
+		socket = "/session"
+	}
+	i.HTTPURL, i.WSURL = "http://"+s.addr+path, "ws://"+s.addr+path+socket
 }

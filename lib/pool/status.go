@@ -8,8 +8,141 @@ import (
 	"time"
 
 	"btools/lib/control/api"
+	"btools/lib/record"
 	"btools/lib/spell"
 )
+
+// Status returns the state of the named pool, or of all pools if the name is
+// "".
+func (v *Service) Status(name string) (*api.PoolsStatus, error) {
+	v.mu.Lock()
+	shown, err := v.pools.these(name)
+	if err != nil {
+		v.mu.Unlock()
+		return nil, err
+	}
+	st, slots := shown.status()
+	v.mu.Unlock()
+	for i, s := range slots {
+		s.addBrowserDetails(i)
+	}
+	return st, nil
+}
+
+// status returns the status without what the proxies know, because they
+// are called without the lock, and the slot of each instance in it.
+func (ps pools) status() (*api.PoolsStatus, map[*api.InstanceStatus]*slot) {
+	all := map[*api.InstanceStatus]*slot{}
+	st := &api.PoolsStatus{Pools: []api.PoolStatus{}, Summary: api.PoolsSummary{Pools: len(ps)}}
+	for _, p := range ps {
+		one, slots := p.status()
+		st.Pools = append(st.Pools, one)
+		st.Summary.Total += one.Total
+		st.Summary.Healthy += one.Healthy
+		st.Summary.Leased += one.Leased
+		st.Summary.Available += one.Available
+		st.Summary.Waiting += one.Waiting
+		for k := range one.Instances {
+			i := &one.Instances[k]
+			all[i] = slots[k]
+			if i.Status == Failed {
+				st.Summary.Failed++
+			}
+		}
+	}
+	slices.SortFunc(st.Pools, func(a, b api.PoolStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return st, all
+}
+
+// status returns the pool's status and the slots of its instances.
+func (p *pool) status() (api.PoolStatus, []*slot) {
+	ps := api.PoolStatus{Name: p.cfg.Name, Description: p.cfg.Description, IsDefault: p.cfg.IsDefault,
+		Total: len(p.slots), Waiting: p.leases.Waiting(), Affinity: p.cfg.Affinity,
+		LeaseTTL: p.cfg.LeaseTTL.Milliseconds(), Interval: p.cfg.HealthInterval.Milliseconds(),
+		Timeout: p.cfg.HealthTimeout.Milliseconds(), Instances: []api.InstanceStatus{}}
+	slots := slices.Clone(p.slots)
+	for _, l := range p.service.leases { // removed instances that end with their lease
+		if l.slot.retired && l.slot.poolName == p.cfg.Name {
+			slots = append(slots, l.slot)
+		}
+	}
+	for _, s := range slots {
+		i := s.status()
+		if i.Status == Healthy {
+			ps.Healthy++
+			if !i.Leased {
+				ps.Available++
+			}
+		}
+		if i.Leased {
+			ps.Leased++
+		}
+		ps.Instances = append(ps.Instances, i)
+	}
+	return ps, slots
+}
+
+func (s *slot) status() api.InstanceStatus {
+	state, r := s.state, s.runs()
+	if state == Healthy && (s.pool.drained || s.retired || s.service.closing) {
+		state = Draining
+	}
+	i := api.InstanceStatus{
+		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.IsHeadless(),
+		UserDataDir: s.set.Profile, WSLWindows: s.set.WSLWindows,
+		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(),
+		Uses: r.uses, Restarts: s.restarts, Memory: r.memory, HibernateAfter: s.set.Hibernate.Milliseconds(),
+	}
+	if s.set.Alias != "" {
+		i.Alias = &s.set.Alias
+	}
+	if l := s.lease; l != nil {
+		ms := time.Since(l.started).Milliseconds()
+		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
+		i.Holder, i.By, i.User = l.holder, l.by.String(), l.user
+		if since := l.held.Resting(); !since.IsZero() {
+			i.LeaseIdle = new(s.service.clock.now().Sub(since).Milliseconds())
+		}
+		if l.ttl < noExpiry {
+			i.LeaseExpires = &record.Time{Time: l.expires}
+		}
+	}
+	if s.state == Failed && !r.retry.Off {
+		i.NextTry = &record.Time{Time: r.retry.At}
+	}
+	switch {
+	case s.proxy != nil:
+		i.Endpoint = "http://" + s.addr
+	case s.shares() && s.lease != nil:
+		var at record.Instance
+		s.setAddresses(&at, s.lease.id)
+		i.Endpoint = at.HTTPURL
+		s.lease.addSession(&i)
+	}
+	if !r.check.at.IsZero() {
+		i.Health = api.HealthStatus{LastCheck: &record.Time{Time: r.check.at}, Responsive: r.check.responsive}
+		if r.check.err != "" {
+			i.Health.Error = new(r.check.err) // a copy, because the answer is written without the lock
+		}
+	}
+	return i
+}
+
+// addBrowserDetails adds what only the record of the running browser tells.
+func (s *slot) addBrowserDetails(st *api.InstanceStatus) {
+	rec := s.browser()
+	if rec == nil {
+		return
+	}
+	var i record.Instance
+	if ok, err := rec.Get("instance", &i); ok && err == nil && i.PID != 0 {
+		st.ProcessID = &i.PID
+	}
+	var b record.Browser
+	if ok, err := rec.Get("browser", &b); ok && err == nil && st.Browser == "" {
+		st.Browser = b.Type
+	}
+}
 
 // WhyNoLease explains why the pool cannot grant a lease now, or, if instance is
 // not empty, why that instance cannot be leased: who holds the instances, which
