@@ -23,7 +23,6 @@ import (
 	"btools/lib/cdp/single"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
-	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -59,15 +58,11 @@ type Chrome struct {
 	Browser *sibling.Browser // valid once Ready is closed; nil: the launch has failed
 	Began   time.Time        // when the launch has begun, valid as Browser is
 
-	mux       *single.Mux // to a browser without a port; nil: it has one
-	err       error       // of the launch
-	ready     chan struct{}
-	gone      chan struct{}
-	ctx       context.Context // ends when it is ending; the cause says why
-	cancel    context.CancelCauseFunc
-	sessions  *wait.Starter[*virtual.Browser]
-	connected sync.WaitGroup // connections; none is added once it is ending
-	logged    sync.Once      // guards the log line about a launch that has failed
+	mux    *single.Mux // to a browser without a port; nil: it has one
+	err    error       // of the launch
+	gone   chan struct{}
+	cancel context.CancelCauseFunc
+	logged sync.Once // guards the log line about a launch that has failed
 
 	// Of a Runner, under its lock:
 	opts       options.Options
@@ -75,12 +70,10 @@ type Chrome struct {
 	keepUnused bool             // not cancelled without users
 	exit       error            // why it has ended; nil: it is not gone
 
-	mu        sync.Mutex // nothing blocks while it is held
-	use       use
+	users     // its lock guards the following, too
 	idleTimer wait.Timer
-	byItself  bool        // it ended without having been told to
-	checked   record.Time // time of the last health check; zero: none yet
-	checkErr  string      // its error; "": the browser was well
+	byItself  bool // it ended without having been told to
+	checks    checks
 }
 
 // Why a browser has ended.
@@ -101,8 +94,8 @@ var (
 
 // prepare returns a browser that is to be launched by run.
 func prepare(s Spec) *Chrome {
-	c := &Chrome{Spec: s, ready: make(chan struct{}), gone: make(chan struct{}),
-		use: use{byConnections: s.Idle.ByConnections, conns: map[Conn]bool{}}}
+	c := &Chrome{Spec: s, gone: make(chan struct{}), users: users{ready: make(chan struct{}),
+		use: use{byConnections: s.Idle.ByConnections, conns: map[Conn]bool{}}}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.sessions = OpenOnce(c.ctx, s.Within, s.Late, c.open)
 	return c
@@ -218,7 +211,8 @@ func (c *Chrome) run() {
 	if c.running != nil {
 		c.running()
 	}
-	checking := c.startChecks()
+	var checking sync.WaitGroup
+	checking.Go(func() { c.checks.run(c) })
 	c.awaitEnd()
 	if c.ending != nil {
 		c.ending()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"btools/lib/liveness"
@@ -36,35 +35,39 @@ func (e *HangError) Unwrap() error { return e.Err }
 func (c *Chrome) LastCheck() (at record.Time, err string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.checked, c.checkErr
+	return c.checks.at, c.checks.err
 }
 
-// startChecks checks the browser's health again and again until it is ending.
-func (c *Chrome) startChecks() (checking *sync.WaitGroup) {
-	checking = &sync.WaitGroup{}
-	if c.Health.Interval > 0 {
-		checking.Go(func() {
-			for c.wellChecked(); ; {
-				select {
-				case <-c.ctx.Done():
-					return
-				case <-time.After(c.Health.Interval):
-					c.check()
-				}
-			}
-		})
+// checks are the health checks of a browser, whose lock guards the result.
+type checks struct {
+	at  record.Time // time of the last one; zero: none yet
+	err string      // its error; "": the browser was well
+}
+
+// run checks the health of a browser again and again until it is ending.
+func (k *checks) run(c *Chrome) {
+	if c.Health.Interval <= 0 {
+		return
 	}
-	return checking
+	for k.passed(c); ; {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-time.After(c.Health.Interval):
+			k.check(c)
+		}
+	}
 }
 
-func (c *Chrome) wellChecked() {
+// passed tells that a browser has not failed a check.
+func (k *checks) passed(c *Chrome) {
 	if c.Health.Checked != nil {
 		c.Health.Checked(c)
 	}
 }
 
-// check checks the browser's health once. It ends a browser of our own that does not answer.
-func (c *Chrome) check() {
+// check checks the health of a browser once. It ends a browser of our own that does not answer.
+func (k *checks) check(c *Chrome) {
 	began := time.Now()
 	err := liveness.Check(c.ctx, c.Health.Timeout, liveness.Load, c.Ping)
 	switch {
@@ -74,25 +77,25 @@ func (c *Chrome) check() {
 		return
 	case errors.Is(err, liveness.ErrNotChecked): // the check failed, not the browser
 		c.Log.Warn(err.Error())
-		c.wellChecked()
+		k.passed(c)
 		return
 	case err != nil && c.isActiveSince(began): // it is busy with its sessions, which would all be lost
-		c.wellChecked()
+		k.passed(c)
 		return
 	}
-	if err != nil && c.leaves() {
+	if err != nil && hasLeft(c) {
 		return
 	}
 	c.mu.Lock()
-	was := c.checkErr
-	c.checked, c.checkErr = record.Now(), ""
+	was := k.err
+	k.at, k.err = record.Now(), ""
 	if err != nil {
-		c.checkErr = err.Error()
+		k.err = err.Error()
 	}
 	c.mu.Unlock()
 	switch {
 	case err == nil:
-		c.wellChecked()
+		k.passed(c)
 	case !c.Foreign:
 		c.Log.Warn("the browser does not answer: stopping it", "why", err)
 		c.End(&HangError{err})
@@ -112,8 +115,8 @@ func (c *Chrome) Ping(ctx context.Context, within time.Duration) error {
 	return Ping(ctx, c.Browser.Instance, within)
 }
 
-// leaves reports whether a browser of a person, which has failed a check, has just left.
-func (c *Chrome) leaves() bool {
+// hasLeft reports whether a browser of a person, which has failed a check, has just left.
+func hasLeft(c *Chrome) bool {
 	if c.Browser.Instance.Source != record.FromExtension {
 		return false
 	}

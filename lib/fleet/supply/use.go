@@ -1,8 +1,11 @@
 package supply
 
 import (
+	"context"
+	"sync"
 	"time"
 
+	"btools/lib/virtual"
 	"btools/lib/wait"
 )
 
@@ -53,103 +56,114 @@ func (u *use) at(now, sessions time.Time) time.Time {
 	return last
 }
 
+// users are those of a browser: what waits for it, its open connections, and those of its sessions.
+type users struct {
+	ready     chan struct{}   // closed when the browser is launched, or could not be
+	ctx       context.Context // ends when the browser is ending; the cause says why
+	sessions  *wait.Starter[*virtual.Browser]
+	connected sync.WaitGroup // connections; none is added once the browser is ending
+
+	mu  sync.Mutex // nothing blocks while it is held
+	use use
+}
+
 // Enter counts a user that waits for something; false: the browser is ending. The caller calls Leave.
-func (c *Chrome) Enter() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.IsEnding() {
+func (u *users) Enter() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ctx.Err() != nil {
 		return false
 	}
-	c.use.users++
+	u.use.users++
 	return true
 }
 
 // Leave ends what Enter began. It reports whether nothing waits any more for a browser that is still being launched.
-func (c *Chrome) Leave() (unwanted bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.use.users--
-	return c.use.users == 0 && !wait.Closed(c.ready)
+func (u *users) Leave() (unwanted bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.use.users--
+	return u.use.users == 0 && !wait.Closed(u.ready)
 }
 
 // Users returns the number of users that have entered.
-func (c *Chrome) Users() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.use.users
+func (u *users) Users() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.use.users
 }
 
 // Hold counts a session or a request as use by connections. The caller calls Release.
-func (c *Chrome) Hold() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.use.held++
+func (u *users) Hold() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.use.held++
 }
 
 // Release ends what Hold began.
-func (c *Chrome) Release() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.use.held--
-	if c.use.byConnections {
-		c.use.last = time.Now()
+func (u *users) Release() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.use.held--
+	if u.use.byConnections {
+		u.use.last = time.Now()
 	}
 }
 
 // NoteUse notes that a client has used the browser.
-func (c *Chrome) NoteUse() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.use.last = time.Now()
+func (u *users) NoteUse() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.use.last = time.Now()
 }
 
 // Connect adds an open connection; false: the browser is ending. The caller calls Disconnect.
-func (c *Chrome) Connect(conn Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.IsEnding() {
+func (u *users) Connect(conn Conn) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ctx.Err() != nil {
 		return false
 	}
-	c.connected.Add(1) // before it is ending, so nobody waits yet
-	c.use.conns[conn], c.use.last = true, time.Now()
+	u.connected.Add(1) // before it is ending, so nobody waits yet
+	u.use.conns[conn], u.use.last = true, time.Now()
 	return true
 }
 
 // Disconnect removes a connection. It reports whether it was the last one of a browser that goes on.
-func (c *Chrome) Disconnect(conn Conn) (last bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.use.conns[conn] {
-		c.connected.Done()
+func (u *users) Disconnect(conn Conn) (last bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.use.conns[conn] {
+		u.connected.Done()
 	}
-	delete(c.use.conns, conn)
-	c.use.last = time.Now()
-	return len(c.use.conns) == 0 && !c.IsEnding()
+	delete(u.use.conns, conn)
+	u.use.last = time.Now()
+	return len(u.use.conns) == 0 && u.ctx.Err() == nil
 }
 
 // Conns returns the open connections.
-func (c *Chrome) Conns() (open []Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for conn := range c.use.conns {
+func (u *users) Conns() (open []Conn) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for conn := range u.use.conns {
 		open = append(open, conn)
 	}
 	return open
 }
 
 // LastUse returns when the browser was used last; now, while it is in use.
-func (c *Chrome) LastUse() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lastUseLocked()
+func (u *users) LastUse() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lastUseLocked()
 }
 
-func (c *Chrome) lastUseLocked() (last time.Time) {
+func (u *users) lastUseLocked() (last time.Time) {
 	var sessions time.Time
-	if s := c.sessions.Running(); s != nil && !c.use.byConnections {
+	if s := u.sessions.Running(); s != nil && !u.use.byConnections {
 		sessions = s.Used()
 	}
-	return c.use.at(time.Now(), sessions)
+	return u.use.at(time.Now(), sessions)
 }
 
 // onIdle ends a browser that has not been used for the idle time, or schedules the next check.
