@@ -1,6 +1,7 @@
 // Package proxy is a stable debugging port whose browser is launched when the
 // first client connects. It accepts and checks requests, launches the browser
-// on demand, and joins the connections.
+// on demand, and joins the connections. A Hub is such a port for browsers that
+// come by themselves.
 package proxy
 
 import (

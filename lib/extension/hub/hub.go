@@ -89,7 +89,6 @@ type Info struct {
 	ConnectedAt  record.Time `json:"connected_at"`
 	LastActivity record.Time `json:"last_activity"` // the latest call or event
 	Tabs         int         `json:"tabs"`          // that clients may use
-	Claimed      bool        `json:"claimed"`       // a program holds it
 	// Launch is the mark of the program that launched the browser; "": none.
 	Launch string `json:"-"`
 }
@@ -110,12 +109,11 @@ type Instance struct {
 	deadline *time.Timer // for the hello
 
 	// Under the hub's lock:
-	link   *Link // nil: it has not said hello
-	since  time.Time
-	over   bool
-	claims []*Claimant
-	gone   chan struct{} // closed when it is over
-	why    error
+	link  *Link // nil: it has not said hello
+	since time.Time
+	over  bool
+	gone  chan struct{} // closed when it is over
+	why   error
 }
 
 // Done is closed when the instance is gone; Err says why.
@@ -375,30 +373,6 @@ func (h *Hub) connectedLocked() (all []*Instance) {
 		return strings.Compare(a.ID, b.ID)
 	})
 	return all
-}
-
-// List describes the connected instances, the longest connected first.
-func (h *Hub) List() []Info {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	infos := []Info{}
-	for _, i := range h.connectedLocked() {
-		infos = append(infos, i.link.infoLocked())
-	}
-	return infos
-}
-
-// Find returns the link of a connected instance, by its ID or port, or the name
-// of a claim; of the first connected one if name is "".
-func (h *Hub) Find(name string) *Link {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, i := range h.connectedLocked() {
-		if name == "" || i.ID == name || strconv.Itoa(i.Port) == name || i.claimedAsLocked(name) {
-			return i.link
-		}
-	}
-	return nil
 }
 
 // Await returns the link of the first connected instance for which wanted is

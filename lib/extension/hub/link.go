@@ -367,5 +367,5 @@ func (l *Link) infoLocked() Info {
 	i := l.Instance
 	return Info{ID: i.ID, Port: i.Port, UserAgent: i.UserAgent, WindowID: i.WindowID,
 		ConnectedAt: record.Time{Time: i.since}, LastActivity: record.Time{Time: l.active()},
-		Tabs: int(l.tabs.Load()), Claimed: len(i.claims) > 0, Launch: i.Launch}
+		Tabs: int(l.tabs.Load()), Launch: i.Launch}
 }

@@ -17,7 +17,6 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/extension"
-	"btools/lib/extension/endpoint"
 	"btools/lib/extension/hub"
 	"btools/lib/flags"
 	"btools/lib/guard"
@@ -63,7 +62,7 @@ func checkHub(c *cli.Context) error {
 // extensionHub is a running hub.
 type extensionHub struct {
 	*listed
-	server *endpoint.Server
+	server *proxy.Hub
 }
 
 // joinDefault is where the extension looks for a hub.
@@ -93,7 +92,7 @@ func runHub(c *cli.Context) error {
 	if !at.IP.IsLoopback() {
 		return c.UsageError("a hub listens on loopback addresses only, not on %s", at.IP)
 	}
-	server.Hub.Host = at.IP.String()
+	server.Join.Host = at.IP.String()
 	h := &extensionHub{server: server, listed: list(c, nil, dir, at,
 		record.Proxy{Protocol: record.CDP, Extension: true, PairingFile: codeFile})}
 	ctx, stop, _ := cmd.Begin(cmd.Owner, true)
@@ -105,7 +104,7 @@ func runHub(c *cli.Context) error {
 }
 
 // newHub returns a hub with the settings of the flags, and the file with its pairing code.
-func newHub(c *cli.Context, dir *state.Dir) (s *endpoint.Server, codeFile string, err error) {
+func newHub(c *cli.Context, dir *state.Dir) (s *proxy.Hub, codeFile string, err error) {
 	first, last, err := readPorts(c)
 	if err != nil {
 		return nil, "", err
@@ -124,8 +123,8 @@ func newHub(c *cli.Context, dir *state.Dir) (s *endpoint.Server, codeFile string
 	if err != nil {
 		return nil, "", err
 	}
-	s = &endpoint.Server{
-		Hub: &hub.Hub{Code: code, Open: c.Bool("no-pairing"), First: first, Last: last, Version: cli.Release(),
+	s = &proxy.Hub{
+		Join: &hub.Hub{Code: code, Open: c.Bool("no-pairing"), First: first, Last: last, Version: cli.Release(),
 			Log: c.Log},
 		AllTabs: c.Bool("all-tabs"), Group: "btools", Log: c.Log, Settings: set}
 	s.Front.Guard.Browsers = guard.NewBrowsers(c.State())
@@ -175,7 +174,7 @@ func readCode(c *cli.Context, path string) (extension.Code, error) {
 // first waits for the first browser that joins, and returns its endpoint.
 func (h *extensionHub) first(ctx context.Context, c *cli.Context) (run.Endpoint, error) {
 	ctx, done := patient(ctx, c, errors.New("timed out"))
-	l, err := h.server.Hub.Await(ctx, func(hub.Info) bool { return true })
+	l, err := h.server.Join.Await(ctx, func(hub.Info) bool { return true })
 	done()
 	if err != nil {
 		return run.Endpoint{}, &exit.Error{Code: exit.TryAgain, Err: fmt.Errorf("no browser has joined: %w", err)}
@@ -206,15 +205,15 @@ func (h *extensionHub) instance(id, name string, since record.Time) record.Insta
 }
 
 // describe returns the record of a browser that has joined.
-func (h *extensionHub) describe(i hub.Info) *record.Record {
-	r := h.record.Clone()
+func (h *extensionHub) describe(j *proxy.Joined) *record.Record {
+	r, i := h.record.Clone(), j.Info()
 	r.MustSet("browser", map[string]any{"type": browserType(i.UserAgent), "version": chromeVersion(i.UserAgent),
 		"protocols": []string{record.CDP}})
 	at := h.instance(i.ID, i.ID, i.ConnectedAt)
 	r.MustSet("instance", at)
 	r.MustSet("joined", record.Joined{ID: i.ID, HTTPURL: at.HTTPURL, WSURL: at.WSURL, Port: i.Port,
 		UserAgent: i.UserAgent, WindowID: i.WindowID, ConnectedAt: i.ConnectedAt, LastActivity: i.LastActivity,
-		Tabs: i.Tabs, Claimed: i.Claimed})
+		Tabs: i.Tabs, Claimed: h.server.IsHeld(j)})
 	return r
 }
 
@@ -237,12 +236,10 @@ func chromeVersion(agent string) string {
 func (h *extensionHub) status() *record.Record {
 	r := h.record.Clone()
 	s := api.ProxyStatus{State: proxy.Stopped, Connections: h.server.Front.Limit.Count()}
-	for _, i := range h.server.Hub.List() {
+	for _, j := range h.server.List() {
 		s.State = proxy.Ready
-		if g := h.server.Sessions(i.ID); g != nil {
-			for _, one := range g.List() {
-				s.WebSockets += one.Clients
-			}
+		for _, one := range j.Sessions.List() {
+			s.WebSockets += one.Clients
 		}
 	}
 	r.MustSet("status", s)
@@ -258,21 +255,21 @@ func (h *extensionHub) methods() *control.Mux {
 			return shelves(h.shelves).list(ctx, p)
 		}
 		all := []*record.Record{}
-		for _, i := range h.server.Hub.List() {
-			all = append(all, h.describe(i))
+		for _, j := range h.server.List() {
+			all = append(all, h.describe(j))
 		}
 		return all, nil
 	})
 	control.HandleLater(m, api.Stop, func(_ context.Context, p api.Of) (*record.Record, error) {
-		l := h.server.Hub.Find(p.Instance)
-		if l == nil {
+		j := h.server.Find(p.Instance)
+		if j == nil {
 			named := ""
 			if p.Instance != "" {
 				named = fmt.Sprintf(" with the ID or port %q", p.Instance)
 			}
 			return nil, control.Errorf(control.InstanceNotFound, "no browser is connected%s", named)
 		}
-		l.Disconnect()
+		j.Disconnect()
 		return h.status(), nil
 	})
 	control.HandleLater(m, api.Hold, h.claim)
@@ -288,7 +285,7 @@ func (h *extensionHub) methods() *control.Mux {
 		if p.Instance != "" {
 			return h.awaitLeft(ctx, p.Instance)
 		}
-		events, err := h.server.Hub.Events(ctx, p.After)
+		events, err := h.server.Join.Events(ctx, p.After)
 		return api.EventList[hub.Event]{Events: events}, err
 	})
 	return m
@@ -296,13 +293,13 @@ func (h *extensionHub) methods() *control.Mux {
 
 // awaitLeft waits until a browser has left.
 func (h *extensionHub) awaitLeft(ctx context.Context, name string) (api.Notices, error) {
-	l := h.server.Hub.Find(name)
-	if l == nil {
+	j := h.server.Find(name)
+	if j == nil {
 		return api.Notices{Ended: "it has left"}, nil
 	}
 	select {
-	case <-l.Done():
-		return api.Notices{Ended: l.Err().Error()}, nil
+	case <-j.Done():
+		return api.Notices{Ended: j.Err().Error()}, nil
 	case <-ctx.Done():
 		return api.Notices{}, context.Cause(ctx)
 	}

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"btools/lib/cli"
@@ -18,6 +16,7 @@ import (
 	"btools/lib/flags"
 	"btools/lib/fleet"
 	"btools/lib/lifetime"
+	"btools/lib/proxy"
 	"btools/lib/record"
 	runcommand "btools/lib/run/command"
 )
@@ -26,11 +25,14 @@ import (
 // ends with the connection, whose end cancels the context.
 func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (*record.Record, error) {
 	if p.Launch != "" {
-		l, err := h.server.Hub.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
+		l, err := h.server.Join.Await(ctx, func(i hub.Info) bool { return i.Launch == p.Launch })
 		if err != nil {
 			return nil, err
 		}
-		return h.describe(l.Info()), nil
+		if j := h.server.Find(l.Instance.ID); j != nil {
+			return h.describe(j), nil
+		}
+		return nil, errHasLeft
 	}
 	if p.As != "" {
 		if err := fleet.CheckName(p.As); err != nil {
@@ -38,44 +40,40 @@ func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (*record.Re
 		}
 	}
 	for {
-		claim := h.server.Hub.Claim
+		hold := h.server.Hold
 		if p.Now {
-			claim = h.server.Hub.TryClaim
+			hold = h.server.TryHold
 		}
-		l, err := claim(ctx, hub.Claimant{As: p.As, By: p.By}, func(i hub.Info) bool {
-			if p.Instance == "" {
-				return i.Launch == ""
-			}
-			return i.ID == p.Instance || !p.Now && strconv.Itoa(i.Port) == p.Instance
-		})
-		if err == nil && l == nil {
+		j, err := hold(ctx, proxy.Holder{As: p.As, By: p.By}, p.Instance)
+		if err == nil && j == nil {
 			err = h.unclaimable(p.Instance)
 		}
 		if err != nil {
 			return nil, err
 		}
-		r := h.describe(l.Info())
-		if id := l.Instance.ID; p.As != "" {
-			context.AfterFunc(ctx, func() { h.server.EndOwned(context.Background(), id, p.As) })
-			r.MustSet("instance", h.instance(l.Instance.ID, p.As, l.Info().ConnectedAt))
+		r := h.describe(j)
+		if p.As != "" {
+			r.MustSet("instance", h.instance(j.Instance.ID, p.As, j.Info().ConnectedAt))
 		}
 		if !p.Own {
 			return r, nil
 		}
-		if err = h.hold(ctx, l, r); err == nil {
+		if err = giveSession(ctx, j, r); err == nil {
 			return r, nil
 		}
 		select {
-		case <-l.Done(): // the next one may stay
+		case <-j.Done(): // the next one may stay
 		default:
 			return nil, err
 		}
 	}
 }
 
+var errHasLeft = errors.New("the browser has left")
+
 // unclaimable is why a browser can't be claimed now.
 func (h *extensionHub) unclaimable(name string) error {
-	if slices.Contains(h.idsOf(""), name) {
+	if h.server.Find(name) != nil {
 		return control.Errorf(control.Unavailable, "the browser %q is in use by another program", name)
 	}
 	return h.unknown(name)
@@ -83,7 +81,10 @@ func (h *extensionHub) unclaimable(name string) error {
 
 // unknown says that no browser has a name, and which there are.
 func (h *extensionHub) unknown(name string) error {
-	ids := h.idsOf("")
+	var ids []string
+	for _, j := range h.server.List() {
+		ids = append(ids, j.Instance.ID)
+	}
 	if len(ids) == 0 {
 		return control.Errorf(control.InstanceNotFound, "there is no browser %.64q: none has joined", name)
 	}
@@ -91,15 +92,10 @@ func (h *extensionHub) unknown(name string) error {
 		strings.Join(ids, ", "))
 }
 
-// hold gives the holder of a browser a session of its own. It ends with the
-// context.
-func (h *extensionHub) hold(ctx context.Context, l *hub.Link, r *record.Record) error {
-	g := h.server.Sessions(l.Instance.ID)
-	if g == nil {
-		return errors.New("the browser has left")
-	}
+// giveSession gives the holder of a browser, which r describes, a session of its own. It ends with the context.
+func giveSession(ctx context.Context, j *proxy.Joined, r *record.Record) error {
 	name := "held-" + strings.ToLower(rand.Text()[:12])
-	release, err := g.Reserve(name)
+	release, err := j.Sessions.Reserve(name)
 	if err != nil {
 		return err
 	}

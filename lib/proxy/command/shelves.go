@@ -8,6 +8,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/fleet"
+	"btools/lib/proxy"
 	"btools/lib/record"
 )
 
@@ -69,34 +70,23 @@ func (find shelves) attach(ctx context.Context, r api.AttachRequest) (any, error
 // shelves returns the sessions of the browser that the request names, or of all that have joined; of a named session
 // only those of the browsers that have it.
 func (h *extensionHub) shelves(of api.Of) (all []shelf, err error) {
-	ids := h.idsOf(of.Instance)
-	if of.Instance != "" && len(ids) == 0 {
-		return nil, h.unknown(of.Instance)
+	in := h.server.List()
+	if of.Instance != "" {
+		j := h.server.Find(of.Instance)
+		if j == nil {
+			return nil, h.unknown(of.Instance)
+		}
+		in = []*proxy.Joined{j}
 	}
-	for _, id := range ids {
-		g := h.server.Sessions(id)
-		if g == nil || of.Session != "" && !slices.ContainsFunc(g.List(), func(s api.Session) bool {
+	for _, j := range in {
+		if of.Session != "" && !slices.ContainsFunc(j.Sessions.List(), func(s api.Session) bool {
 			return s.Name == of.Session
 		}) {
 			continue
 		}
 		e := h.at
-		e.HTTPURL += "/session/" + id
-		all = append(all, shelf{g, e})
+		e.HTTPURL += "/session/" + j.Instance.ID
+		all = append(all, shelf{j.Sessions, e})
 	}
 	return all, nil
-}
-
-// idsOf returns the ID of the browser that has a name, or with "" those of all that have joined.
-func (h *extensionHub) idsOf(name string) (ids []string) {
-	if name != "" {
-		if l := h.server.Hub.Find(name); l != nil {
-			ids = append(ids, l.Instance.ID)
-		}
-		return ids
-	}
-	for _, i := range h.server.Hub.List() {
-		ids = append(ids, i.ID)
-	}
-	return ids
 }

@@ -1,4 +1,4 @@
-package endpoint
+package proxy
 
 import (
 	"bytes"
@@ -21,37 +21,45 @@ import (
 	"btools/lib/websocket"
 )
 
-// world is a server, and an extension that is played: what a real one does only
+// world is a hub, and an extension that is played: what a real one does only
 // when a person clicks.
 type world struct {
 	*testing.T
-	url  string
-	conn *websocket.Conn
-	id   string
-	tabs atomic.Int64
-	hold atomic.Bool // commands to tabs are not answered
-	held chan struct{}
+	hub   *Hub
+	url   string
+	conn  *websocket.Conn
+	id    string
+	tabs  atomic.Int64
+	hold  atomic.Bool // commands to tabs are not answered
+	stuck chan struct{}
 
 	opens  atomic.Bool // tabs are opened when the test says so
 	late   chan func() // opens one of them
 	closed chan string // the IDs of tabs that were closed
 }
 
-const code = "ABCDEFGHIJKLMNOPQRST"
+const pairingCode = "ABCDEFGHIJKLMNOPQRST"
 
-func start(t *testing.T) *world {
+func startHub(t *testing.T) *world {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	s := &Server{Hub: &hub.Hub{Code: code, Host: "127.0.0.1", First: 33100, Last: 33199, Log: log}, Group: "g",
+	h := &Hub{Join: &hub.Hub{Code: pairingCode, Host: "127.0.0.1", First: 33100, Last: 33199, Log: log}, Group: "g",
 		Settings: settings.Settings{SessionGrace: time.Second, MaxSessions: 10}, Log: log}
-	s.Start()
-	server := httptest.NewServer(&s.Front)
+	h.Start()
+	server := httptest.NewServer(&h.Front)
 	t.Cleanup(func() {
-		s.Close()
+		h.Close()
 		server.Close()
 	})
-	w := &world{T: t, url: server.URL, held: make(chan struct{}, 100), late: make(chan func(), 100),
+	w := &world{T: t, hub: h, url: server.URL, stuck: make(chan struct{}, 100), late: make(chan func(), 100),
 		closed: make(chan string, 100)}
+	return w
+}
+
+// startJoined returns a hub which a browser has joined.
+func startJoined(t *testing.T) *world {
+	t.Helper()
+	w := startHub(t)
 	w.join("")
 	return w
 }
@@ -62,7 +70,7 @@ func (w *world) join(id string) {
 	challenge := fmt.Sprintf("%d.x", time.Now().UnixMilli())
 	body, _ := json.Marshal(map[string]any{"userAgent": "Mozilla/5.0 Chrome/156.0.0.0", "windowId": 1,
 		"instanceId": id, "run": "r", "challenge": challenge,
-		"proof": extension.Code(code).Prove("register " + challenge)})
+		"proof": extension.Code(pairingCode).Prove("register " + challenge)})
 	req, _ := http.NewRequest(http.MethodPost, w.url+"/register", bytes.NewReader(body))
 	req.Header.Set("Origin", extension.Origin)
 	req.Header.Set("Sec-Fetch-Site", "none")
@@ -123,7 +131,7 @@ func (w *world) play(conn *websocket.Conn) {
 			w.closed <- string(jsonrpc.Get(b, "args", "tabId"))
 		case "cdp":
 			if w.hold.Load() && jsonrpc.GetString(b, "args", "method") == "Runtime.evaluate" {
-				w.held <- struct{}{}
+				w.stuck <- struct{}{}
 				continue
 			}
 		}
@@ -210,13 +218,13 @@ func (c *client) reason() string {
 // The user cancels Chrome's bar while a command waits: the clients are told why
 // their connections end.
 func TestUserEndsDebugging(t *testing.T) {
-	w := start(t)
+	w := startJoined(t)
 	c, other := w.client(), w.client()
 	page := c.page()
 	other.page()
 	w.hold.Store(true)
 	c.send(page, "Runtime.evaluate", `{"expression":"1"}`)
-	<-w.held
+	<-w.stuck
 	w.conn.Close(4000, "the user has ended debugging in the browser")
 	for _, one := range []*client{c, other} {
 		if got := one.reason(); !strings.Contains(got, "the user has ended debugging in the browser") {
@@ -232,7 +240,7 @@ func TestUserEndsDebugging(t *testing.T) {
 // Clients see tabs of their own only, and one that the user shares goes to the
 // client that came last, until it is taken back.
 func TestTabsOfClients(t *testing.T) {
-	w := start(t)
+	w := startJoined(t)
 	c, other := w.client(), w.client()
 	c.page()
 	other.page()
@@ -266,7 +274,7 @@ func TestTabsOfClients(t *testing.T) {
 // A client leaves while a tab is being opened for it, and while its page opens
 // one: both are closed when they are there.
 func TestClientLeavesEarly(t *testing.T) {
-	w := start(t)
+	w := startJoined(t)
 	c := w.client()
 	c.page()
 	w.opens.Store(true)
@@ -290,7 +298,7 @@ func TestClientLeavesEarly(t *testing.T) {
 
 // Nothing that the extension sends stops the hub.
 func TestOddEvents(t *testing.T) {
-	w := start(t)
+	w := startJoined(t)
 	c := w.client()
 	page := c.page()
 	for _, e := range []string{
