@@ -32,7 +32,7 @@ func TestPlaces(t *testing.T) {
 		has := map[usable]bool{}
 		var mu sync.Mutex
 		b := &book{}
-		b.table.Max, b.table.Rest = most, placeRest
+		b.table.Max, b.table.Keep = most, placeRest
 		vacate := func(due uses.Due[usable]) (kept time.Time) {
 			time.Sleep(200 * time.Millisecond)
 			if vacated.Add(1)%7 == 0 {
@@ -83,7 +83,7 @@ func TestPlaces(t *testing.T) {
 func TestPlaceThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
-		b.table.Max, b.table.Rest = 1, placeRest
+		b.table.Max, b.table.Keep = 1, placeRest
 		one, two := &fakeUse{}, &fakeUse{}
 		b.table.Set(one, uses.Rules{Place: true})
 		b.table.Set(two, uses.Rules{Place: true})

@@ -9,8 +9,8 @@ import (
 )
 
 // Bproxy and bpool hibernate a browser that no client is connected to: they save
-// it and free its pages. Children stay connected to theirs for days. So the
-// children of a browser that no call has used for a while are stopped, and the
+// it and free its pages. Children stay connected to theirs for days. So a browser
+// that no call has used for a while rests: its children are stopped, and the
 // next call starts them again, which brings the browser back.
 
 // hibernated is what results tell of the hibernations of a browser, under the lock of its book.
@@ -48,8 +48,8 @@ func (b *ownerSessions) Away() (used bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, v := range b.all {
-		if b.table.Start(v, uses.Vacate) {
-			b.beginLocked(uses.Due[usable]{Key: v, Step: uses.Vacate, Unused: b.table.Unused(v, time.Now())})
+		if b.table.Start(v, uses.Rest) {
+			b.beginLocked(uses.Due[usable]{Key: v, Step: uses.Rest, Unused: b.table.Unused(v, time.Now())})
 		} else if b.table.Ready(v) {
 			used = true
 		}

@@ -192,7 +192,7 @@ func (a *ownerLeases) answered(k *keptLease, at *Lease, lost string, err error) 
 		a.removeLocked(k)
 	default:
 		k.at, k.ours, drop = at, true, nil
-		a.table.Set(k, uses.Rules{Children: at.Hibernate, End: k.ttl})
+		a.table.Set(k, uses.Rules{Rest: at.Hibernate, End: k.ttl})
 		if l := a.lost[""]; at.kept && l.pool == k.pool {
 			l.back = true
 			a.lost[""] = l
@@ -262,7 +262,7 @@ func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 	if !isReady || due.Step == uses.End && a.isTakenOver(at) {
 		return time.Now()
 	}
-	if due.Step == uses.Children {
+	if due.Step == uses.Rest {
 		a.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
 	}
 	a.mu.Lock()

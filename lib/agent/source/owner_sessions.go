@@ -257,7 +257,7 @@ func (b *ownerSessions) sessionLocked(id sessionKey, state string) (*ownerSessio
 	v = &ownerSession{owner: b, sessionKey: id, name: b.nameOf(id.id), over: make(chan struct{}),
 		state: cmp.Or(state, b.states[id])}
 	b.all[id] = v
-	b.table.Set(v, uses.Rules{Children: b.sessions.Hibernate, End: b.sessions.SessionIdle, Place: true})
+	b.table.Set(v, uses.Rules{Rest: b.sessions.Hibernate, End: b.sessions.SessionIdle, Place: true})
 	return v, nil
 }
 
@@ -285,16 +285,14 @@ func (b *ownerSessions) roomLocked(id sessionKey) error {
 // maxEnded is how many ended virtual browsers are remembered for an owner.
 const maxEnded = 10_000
 
-// step stops the children of a virtual browser that no call uses, hibernates or ends it. It returns the time at which
-// something has used the virtual browser instead.
+// step hibernates a virtual browser that no call uses, once its children have been stopped, or ends it. It returns the
+// time at which something has used the virtual browser instead.
 func (v *ownerSession) step(due uses.Due[usable]) (kept time.Time) {
 	b := v.owner
 	if b.owner.Busy(v.matches) || b.isTakenOver(v) {
 		return time.Now()
 	}
-	unused := b.sessions.Hibernate
-	switch due.Step {
-	case uses.End:
+	if due.Step == uses.End {
 		b.mu.Lock()
 		close(v.over)
 		if len(b.lost) >= maxEnded {
@@ -309,16 +307,15 @@ func (v *ownerSession) step(due uses.Due[usable]) (kept time.Time) {
 		b.mu.Unlock()
 		b.finish(v)
 		return kept
-	case uses.Vacate:
+	}
+	unused := b.sessions.Hibernate
+	if unused <= 0 || due.Unused < unused { // another one waits for its place, or its host is gone
 		unused = due.Unused.Round(time.Second)
 	}
 	stopped := b.owner.StopChildren(v.matches, false)
 	b.mu.Lock()
 	v.note.begin(unused)
 	b.mu.Unlock()
-	if due.Step == uses.Children {
-		return kept
-	}
 	if stopped(); !b.hibernate(b.ctx, v.name) {
 		return time.Now()
 	}

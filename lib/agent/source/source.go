@@ -134,7 +134,7 @@ type provider interface {
 
 func (s *Source) init(k *Kind, p provider, how Sharing) {
 	s.Kind, s.provider, s.sessions, s.maxIDsOfHost, s.maxIDs = k, p, how, maxIDsOfHost, maxIDs
-	s.table.Max, s.table.Rest = how.MaxSessions, placeRest
+	s.table.Max, s.table.Keep = how.MaxSessions, placeRest
 	s.table.Set(s, uses.Rules{End: how.Idle})
 }
 

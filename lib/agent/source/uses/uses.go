@@ -1,8 +1,8 @@
 // Package uses says which of many sessions calls use, and what becomes of those that no call uses. One is given up in
-// steps, each when its time has come: its children are stopped, its place is vacated for one that waits, and it ends. A
-// call that comes during a step waits until that is over. There may be fewer places than sessions: a session that needs
-// one when all are taken waits, first in, first out. The package has no lock, no clock and no goroutine: the methods of
-// a table are called one at a time, with the time as an argument, and return what the caller has to do.
+// two steps, each when its time has come: it rests, and it ends. A call that comes during a step waits until that is
+// over. There may be fewer places than sessions: a session that needs one when all are taken waits, first in, first
+// out, and has it until it rests. The package has no lock, no clock and no goroutine: the methods of a table are called
+// one at a time, with the time as an argument, and return what the caller has to do.
 package uses
 
 import (
@@ -14,47 +14,36 @@ import (
 type Step int
 
 const (
-	None     Step = iota
-	Children      // its children are stopped
-	Vacate        // its place is vacated for another session
-	End           // it ends
+	None Step = iota
+	Rest      // it is put to rest until its next call
+	End       // it ends
 )
 
 // Rules say when a session is given up.
 type Rules struct {
-	// Children and End are how long no call uses it until these steps; 0: they are not taken by themselves.
-	Children, End time.Duration
-	Place         bool // it needs a place for its calls
+	// Rest and End are how long no call uses it until these steps; 0: they are not taken by themselves.
+	Rest, End time.Duration
+	Place     bool // it needs a place for its calls
 }
 
 // Table is the sessions and the places for them. Sessions are known by keys.
 type Table[K comparable] struct {
 	Max  int           // places; 0: as many as are wanted
-	Rest time.Duration // how long no call uses a place until it can be vacated for another session
+	Keep time.Duration // how long no call uses a session until it rests so that another one has its place
 
 	all   map[K]*entry
 	queue []K // of those that wait for a place, the first to come first
-	taken int // places, with those that are being vacated
+	taken int // places, with those of sessions that are being put to rest
 }
-
-// place is how a session stands to a place.
-type place int
-
-const (
-	outside place = iota // without one, and does not want one
-	waiting              // without one, in the queue
-	seated               // with one
-)
 
 type entry struct {
 	Rules
-	place     place
-	step      Step // that is under way
-	calls     int  // that use it, or wait for it
-	rested    time.Time
-	refused   time.Time // when its children or its place were kept last
-	childless bool      // its children have been stopped since it was used
-	hurried   bool      // it ends as soon as no call uses it
+	awake   bool // since a call used it; it has its place
+	step    Step // that is under way
+	calls   int  // that use it, or wait for it
+	left    time.Time
+	refused time.Time // when it could not rest last
+	hurried bool      // it ends as soon as no call uses it
 }
 
 // Due is a step that is to be taken. The caller does that and calls Done.
@@ -82,32 +71,32 @@ func (t *Table[K]) Begin(k K) {
 	if e == nil {
 		return
 	}
-	e.calls++
-	if e.Place && e.place == outside {
-		t.enqueue(k, e)
+	if e.calls++; !e.awake && !slices.Contains(t.queue, k) {
+		t.wake(k, e)
 	}
 }
 
-// enqueue has a session wait, or gives it a free place.
-func (t *Table[K]) enqueue(k K, e *entry) {
-	e.place = waiting
-	t.queue = append(t.queue, k)
-	t.fill()
+// wake wakes a session, or has it wait for a place.
+func (t *Table[K]) wake(k K, e *entry) {
+	if e.awake = !e.Place; e.Place {
+		t.queue = append(t.queue, k)
+		t.fill()
+	}
 }
 
 // fill gives free places to those that have waited longest.
 func (t *Table[K]) fill() {
 	for len(t.queue) > 0 && (t.Max <= 0 || t.taken < t.Max) {
-		t.all[t.queue[0]].place = seated
+		t.all[t.queue[0]].awake = true
 		t.queue = t.queue[1:]
 		t.taken++
 	}
 }
 
-// Ready reports whether calls can use a session: it has its place, and no step is under way.
+// Ready reports whether calls can use a session: it is awake, and no step is under way.
 func (t *Table[K]) Ready(k K) bool {
 	e := t.all[k]
-	return e != nil && e.step == None && (!e.Place || e.place == seated)
+	return e != nil && e.awake && e.step == None
 }
 
 // Ending reports whether a session is being ended, or has been.
@@ -126,8 +115,8 @@ func (t *Table[K]) Calls(k K) int {
 
 // Unused is how long no call has used a session; 0: one does, or none ever has.
 func (t *Table[K]) Unused(k K, now time.Time) time.Duration {
-	if e := t.all[k]; e != nil && e.calls == 0 && !e.rested.IsZero() {
-		return now.Sub(e.rested)
+	if e := t.all[k]; e != nil && e.calls == 0 && !e.left.IsZero() {
+		return now.Sub(e.left)
 	}
 	return 0
 }
@@ -141,11 +130,8 @@ func (t *Table[K]) Finish(k K, now time.Time) {
 	if e.calls--; e.calls > 0 {
 		return
 	}
-	e.rested, e.childless = now, false
-	if e.place == waiting {
-		e.place = outside
-		t.dequeue(k)
-	}
+	e.left = now
+	t.dequeue(k)
 }
 
 func (t *Table[K]) dequeue(k K) {
@@ -155,11 +141,11 @@ func (t *Table[K]) dequeue(k K) {
 // Hurry has a session end as soon as no call uses it.
 func (t *Table[K]) Hurry(k K) { t.all[k].hurried = true }
 
-// Start decides that a step is to be taken now. It reports whether it is: Vacate if the session has a place that no
-// call uses, End in any case. A step that is under way is not begun again, and nor is one that comes before it.
+// Start decides that a step is to be taken now. It reports whether it is: Rest if the session is awake and no call uses
+// it, End in any case. A step that is under way is not begun again, and nor is one that comes before it.
 func (t *Table[K]) Start(k K, s Step) bool {
 	e := t.all[k]
-	if e == nil || s <= e.step || s != End && e.calls > 0 || s == Vacate && e.place != seated {
+	if e == nil || s <= e.step || s == Rest && (e.calls > 0 || !e.awake) {
 		return false
 	}
 	e.step = s
@@ -173,25 +159,21 @@ func (t *Table[K]) Done(k K, s Step, kept time.Time) {
 	if e == nil || e.step != s {
 		return // another step has taken its place
 	}
-	if e.step = None; !kept.IsZero() {
-		if s == End {
-			e.rested, e.childless = kept, false
-		} else {
-			e.refused = kept
+	e.step = None
+	switch {
+	case s == Rest && !kept.IsZero():
+		e.refused = kept
+	case s == Rest:
+		if e.awake = false; e.Place {
+			t.taken--
 		}
-		return
-	}
-	switch s {
-	case Children:
-		e.childless = true
-	case Vacate:
-		t.taken--
-		if e.place = outside; e.calls > 0 {
-			t.enqueue(k, e)
-		} else {
-			t.fill()
+		if e.calls > 0 {
+			t.wake(k, e)
 		}
-	case End:
+		t.fill()
+	case !kept.IsZero():
+		e.left = kept
+	default:
 		t.Remove(k)
 	}
 }
@@ -202,22 +184,19 @@ func (t *Table[K]) Remove(k K) {
 	if e == nil {
 		return
 	}
-	switch e.place {
-	case waiting:
-		t.dequeue(k)
-	case seated:
+	if t.dequeue(k); e.awake && e.Place {
 		t.taken--
 	}
 	delete(t.all, k)
 	t.fill()
 }
 
-// Due returns the steps that are due, oldest first, and vacates one place for each waiting session; it counts them as
+// Due returns the steps that are due, oldest first, with a rest for each waiting session; it counts them as
 // started, as Start does. Next is the time to ask again, or zero: not until something has changed.
 func (t *Table[K]) Due(now time.Time) (all []Due[K], next time.Time) {
 	wanted := len(t.queue)
 	for _, e := range t.all {
-		if e.place == seated && e.step >= Vacate {
+		if e.awake && e.Place && e.step != None {
 			wanted-- // its place will be free
 		}
 	}
@@ -233,8 +212,8 @@ func (t *Table[K]) Due(now time.Time) (all []Due[K], next time.Time) {
 			return all, next
 		}
 		e := t.all[first]
-		all = append(all, Due[K]{first, step, now.Sub(e.rested), e.hurried})
-		if e.step, e.hurried = step, false; e.place == seated && step >= Vacate {
+		all = append(all, Due[K]{first, step, now.Sub(e.left), e.hurried})
+		if e.step, e.hurried = step, false; e.awake && e.Place {
 			wanted--
 		}
 		next = time.Time{}
@@ -247,28 +226,28 @@ func (t *Table[K]) next(e *entry, placeWanted bool) (at time.Time, s Step) {
 		return at, None
 	}
 	switch {
-	case e.rested.IsZero(): // no call has used it yet
+	case e.left.IsZero(): // no call has used it yet
 		return at, None
 	case e.hurried:
-		return e.rested, End
+		return e.left, End
 	}
 	consider := func(step Step, from time.Time, after time.Duration) {
 		if due := from.Add(after); s == None || due.Before(at) {
 			at, s = due, step
 		}
 	}
-	since := e.rested
+	since := e.left
 	if e.refused.After(since) {
 		since = e.refused
 	}
-	if e.Children > 0 && !e.childless {
-		consider(Children, since, e.Children)
+	if e.awake && e.Rest > 0 {
+		consider(Rest, since, e.Rest)
 	}
-	if placeWanted && e.place == seated {
-		consider(Vacate, since, t.Rest)
+	if e.awake && e.Place && placeWanted {
+		consider(Rest, since, t.Keep)
 	}
 	if e.End > 0 {
-		consider(End, e.rested, e.End)
+		consider(End, e.left, e.End)
 	}
 	return at, s
 }

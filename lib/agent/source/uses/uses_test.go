@@ -13,7 +13,7 @@ func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.
 
 // newTable has sessions that need places.
 func newTable(most int, keys ...string) *Table[string] {
-	t := &Table[string]{Max: most, Rest: 5 * time.Second}
+	t := &Table[string]{Max: most, Keep: 5 * time.Second}
 	for _, k := range keys {
 		t.Set(k, Rules{Place: true})
 	}
@@ -78,7 +78,7 @@ func TestUnusedPlacesAreVacated(t *testing.T) {
 	if p.Begin("a"); p.Ready("a") {
 		t.Error("a call uses a while its place is vacated")
 	}
-	p.Done("a", Vacate, time.Time{})
+	p.Done("a", Rest, time.Time{})
 	if !p.Ready("c") {
 		t.Error("c has not got the place of a")
 	}
@@ -88,16 +88,16 @@ func TestUnusedPlacesAreVacated(t *testing.T) {
 	if all, _ := due(p, at(8)); !slices.Equal(all, []string{"b"}) {
 		t.Errorf("%v have to leave for a, want b", all)
 	}
-	p.Done("b", Vacate, at(8))
+	p.Done("b", Rest, at(8))
 	if all, next := due(p, at(9)); all != nil || next != at(13) {
 		t.Errorf("%v have to leave after b could not, the next at %v, want b at 13 s", all, next)
 	}
 }
 
-// A session is given up step by step. What keeps its children does not keep it for ever; what uses it does.
+// A session is given up step by step. What keeps it from rest does not keep it for ever; what uses it does.
 func TestSteps(t *testing.T) {
 	p := &Table[string]{}
-	p.Set("a", Rules{Children: 10 * time.Second, End: time.Minute})
+	p.Set("a", Rules{Rest: 10 * time.Second, End: time.Minute})
 	wants := func(now int, step Step, next int) {
 		t.Helper()
 		all, when := p.Due(at(now))
@@ -113,30 +113,29 @@ func TestSteps(t *testing.T) {
 	wants(1000, None, 0)
 	p.Finish("a", at(1000))
 	wants(1009, None, 1010)
-	wants(1010, Children, 0)
-	p.Done("a", Children, at(1010)) // they are busy
+	wants(1010, Rest, 0)
+	p.Done("a", Rest, at(1010)) // they are busy
 	wants(1010, None, 1020)
-	wants(1020, Children, 0)
+	wants(1020, Rest, 0)
 	p.Begin("a")
 	if p.Ready("a") {
 		t.Error("a call is on children that are being stopped")
 	}
-	p.Done("a", Children, time.Time{})
+	p.Done("a", Rest, time.Time{})
 	if !p.Ready("a") {
 		t.Error("a call waits after its children have been stopped")
 	}
 	p.Finish("a", at(1021))
-	wants(1031, Children, 0)
-	p.Done("a", Children, time.Time{})
+	wants(1031, Rest, 0)
+	p.Done("a", Rest, time.Time{})
 	wants(1031, None, 1081)
 	wants(1081, End, 0)
 	p.Done("a", End, at(1082)) // it is busy
-	wants(1090, None, 1092)
-	wants(1092, Children, 0)
-	if !p.Start("a", End) || p.Start("a", End) || p.Start("a", Vacate) {
+	wants(1090, None, 1142)
+	if !p.Start("a", End) || p.Start("a", End) || p.Start("a", Rest) {
 		t.Error("what is being ended is not ended once")
 	}
-	if p.Done("a", Children, time.Time{}); !p.Ending("a") {
+	if p.Done("a", Rest, time.Time{}); !p.Ending("a") {
 		t.Error("it does not end, as a step before has been taken")
 	}
 	if p.Done("a", End, time.Time{}); p.Knows("a") {
@@ -172,14 +171,14 @@ func TestNoLimit(t *testing.T) {
 		}
 		p.Finish(k, at(0))
 	}
-	if !p.Start(7, Vacate) || p.Start(7, Vacate) || p.Ready(7) {
+	if !p.Start(7, Rest) || p.Start(7, Rest) || p.Ready(7) {
 		t.Error("an unused place can be vacated once")
 	}
 	p.Begin(8)
-	if p.Start(8, Vacate) {
+	if p.Start(8, Rest) {
 		t.Error("a place that is used can be vacated")
 	}
-	p.Done(7, Vacate, time.Time{})
+	p.Done(7, Rest, time.Time{})
 	if p.Begin(7); !p.Ready(7) {
 		t.Error("who has left waits for a place, of which there is no end")
 	}
@@ -188,20 +187,23 @@ func TestNoLimit(t *testing.T) {
 // model is what becomes of the sessions 0 to 7, said in another way than the table does: what has happened to each,
 // and when.
 type model struct {
-	calls    [8]int
-	known    [8]bool
-	busy     [8]Step // under way
-	used     [8]time.Time
-	kept     [8]time.Time // its children, or its place
-	stopped  [8]bool
-	hurried  [8]bool
-	seats    []byte
-	queue    []byte
-	children [8]time.Duration
-	end      [8]time.Duration
+	calls   [8]int
+	known   [8]bool
+	busy    [8]Step // under way
+	used    [8]time.Time
+	kept    [8]time.Time // from rest
+	awake   [8]bool      // 6 and 7: they need no place
+	hurried [8]bool
+	seats   []byte
+	queue   []byte
+	rest    [8]time.Duration
+	end     [8]time.Duration
 }
 
-const mostSeats = 2
+const (
+	mostSeats = 2
+	mostKept  = 5 * time.Second
+)
 
 // seat has those that wait take the free places.
 func (m *model) seat() {
@@ -228,10 +230,10 @@ func (m *model) when(k byte, s Step) time.Time {
 	case s == End && m.hurried[k] && !m.used[k].IsZero():
 		return m.used[k]
 	case m.hurried[k], m.used[k].IsZero():
-	case s == Children && m.children[k] > 0 && !m.stopped[k]:
-		return since.Add(m.children[k])
-	case s == Vacate && m.has(k):
-		return since.Add(5 * time.Second)
+	case s == Rest && m.has(k) && m.wanted() > 0 && (m.rest[k] == 0 || m.rest[k] > mostKept):
+		return since.Add(mostKept)
+	case s == Rest && (m.awake[k] || m.has(k)) && m.rest[k] > 0:
+		return since.Add(m.rest[k])
 	case s == End && m.end[k] > 0:
 		return m.used[k].Add(m.end[k])
 	}
@@ -242,7 +244,7 @@ func (m *model) when(k byte, s Step) time.Time {
 func (m *model) wanted() int {
 	n := len(m.queue)
 	for _, k := range m.seats {
-		if m.busy[k] >= Vacate {
+		if m.busy[k] >= Rest {
 			n--
 		}
 	}
@@ -254,9 +256,9 @@ func (m *model) check(t *testing.T, now time.Time, all []Due[byte], next time.Ti
 	for i := 0; ; i++ {
 		var soonest time.Time
 		for k := range byte(8) {
-			for s := Children; s <= End; s++ {
+			for s := Rest; s <= End; s++ {
 				when := m.when(k, s)
-				if s == Vacate && m.wanted() <= 0 || when.IsZero() {
+				if when.IsZero() {
 					continue
 				}
 				if soonest.IsZero() || when.Before(soonest) {
@@ -293,19 +295,20 @@ func FuzzTable(f *testing.F) {
 	}
 	f.Add(long)
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		p, m := Table[byte]{Max: mostSeats, Rest: 5 * time.Second}, &model{}
+		p, m := Table[byte]{Max: mostSeats, Keep: 5 * time.Second}, &model{}
 		seconds := 0
 		for i := 0; i+1 < len(ops); i += 2 {
 			k := ops[i+1] % 8
 			if seconds++; !m.known[k] {
-				m.known[k], m.children[k] = true, time.Duration(k%3)*4*time.Second
+				m.known[k], m.rest[k] = true, time.Duration(k%3)*4*time.Second
 				m.end[k] = time.Duration(k%4) * 7 * time.Second
-				p.Set(k, Rules{Children: m.children[k], End: m.end[k], Place: k < 6})
+				p.Set(k, Rules{Rest: m.rest[k], End: m.end[k], Place: k < 6})
 			}
 			now := at(seconds)
 			switch ops[i] {
 			case 'b':
 				m.calls[k]++
+				m.awake[k] = k >= 6
 				if p.Begin(k); k < 6 && !m.has(k) && !slices.Contains(m.queue, k) {
 					m.queue = append(m.queue, k)
 				}
@@ -315,7 +318,7 @@ func FuzzTable(f *testing.F) {
 				}
 				p.Finish(k, now)
 				if m.calls[k]--; m.calls[k] == 0 {
-					m.used[k], m.stopped[k] = now, false
+					m.used[k] = now
 					m.queue = slices.DeleteFunc(m.queue, func(o byte) bool { return o == k })
 				}
 			case 't':
@@ -335,12 +338,12 @@ func FuzzTable(f *testing.F) {
 				p.Done(k, s, kept)
 				switch {
 				case s == End && ops[i] == 'k':
-					m.used[k], m.stopped[k] = now, false
+					m.used[k] = now
 				case ops[i] == 'k':
 					m.kept[k] = now
-				case s == Children:
-					m.stopped[k] = true
-				case s == Vacate:
+				case s == Rest && k >= 6:
+					m.awake[k] = m.calls[k] > 0
+				case s == Rest:
 					if m.leave(k); m.calls[k] > 0 {
 						m.queue = append(m.queue, k)
 					}
@@ -351,12 +354,12 @@ func FuzzTable(f *testing.F) {
 				p.Remove(k)
 				m.forget(k)
 			case 'v':
-				free := m.busy[k] < Vacate && m.calls[k] == 0 && m.has(k)
-				if p.Start(k, Vacate) != free {
+				free := m.busy[k] == None && m.calls[k] == 0 && (m.has(k) || m.awake[k])
+				if p.Start(k, Rest) != free {
 					t.Fatalf("the place of %d can be vacated: want %v", k, free)
 				}
 				if free {
-					m.busy[k] = Vacate
+					m.busy[k] = Rest
 				}
 			case 'e':
 				if p.Start(k, End) != (m.busy[k] != End) {
@@ -372,7 +375,7 @@ func FuzzTable(f *testing.F) {
 				t.Fatalf("%v wait, want %v; %d places are taken, want %v", p.queue, m.queue, p.taken, m.seats)
 			}
 			for k := range byte(8) {
-				ready := m.known[k] && m.busy[k] == None && (k >= 6 || m.has(k))
+				ready := m.known[k] && m.busy[k] == None && (m.awake[k] || m.has(k))
 				if p.Ready(k) != ready || p.Knows(k) != m.known[k] || p.Calls(k) != m.calls[k] ||
 					p.Ending(k) != (!m.known[k] || m.busy[k] == End) {
 					t.Fatalf("%d: ready %v, want %v; known %v, %d calls, ending %v, the model is %+v", k, p.Ready(k),
@@ -385,6 +388,6 @@ func FuzzTable(f *testing.F) {
 
 func (m *model) forget(k byte) {
 	m.leave(k)
-	m.known[k], m.calls[k], m.busy[k], m.stopped[k], m.hurried[k] = false, 0, None, false, false
+	m.known[k], m.calls[k], m.busy[k], m.awake[k], m.hurried[k] = false, 0, None, false, false
 	m.used[k], m.kept[k] = time.Time{}, time.Time{}
 }
