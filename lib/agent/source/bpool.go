@@ -61,7 +61,8 @@ func Served(dial func(context.Context) (*control.Client, error), withState strin
 }
 
 func newPooled(withState string) *bpool {
-	p := &bpool{src: &Source{}, state: withState}
+	p := &bpool{src: &Source{}, state: withState, fixed: fixed{notOurs: errNotOurs}}
+	p.src.pool = p
 	p.src.init(Pool, p, Sharing{})
 	p.lost = p.forget
 	return p
@@ -175,7 +176,7 @@ func (s *bpool) target(ctx context.Context) (Browser, error) {
 	return Browser{}, errors.New("there is no default pool")
 }
 
-func (s *bpool) targets(ctx context.Context) (all []Browser, err error) {
+func (s *bpool) Targets(ctx context.Context) (all []Browser, err error) {
 	st, err := s.look(ctx)
 	for _, p := range st.Pools {
 		for i := range p.Instances {
@@ -214,4 +215,12 @@ func browserOf(p *api.PoolStatus, i *api.InstanceStatus) Browser {
 		}
 	}
 	return b
+}
+
+func (s *bpool) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
+	if !b.Virtual {
+		return api.States{}, errNoLogins
+	}
+	r.Lease = b.Lease
+	return api.StateSave.Ask(ctx, s, r)
 }

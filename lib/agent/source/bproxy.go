@@ -79,7 +79,7 @@ func (s *bproxy) start(ctx context.Context, log io.Writer, flags []string) (*pro
 	return nil, err
 }
 
-func (s *bproxy) browsersOf(u *ownerUse) Browsers { return newOwnerSessions(u) }
+func (s *bproxy) Targets(context.Context) ([]Browser, error) { return nil, nil }
 
 func (s *bproxy) target(ctx context.Context) (Browser, error) {
 	if _, err := s.own.Get(ctx); err != nil {
@@ -188,6 +188,11 @@ func (s *bproxy) newSession(ctx context.Context, name, state string) error {
 	_, err := api.Hold.Ask(ctx, s.last(),
 		api.HoldRequest{Of: api.Of{Session: name}, Settings: settings.WithState(state)})
 	return err
+}
+
+func (s *bproxy) SaveState(ctx context.Context, b Browser, r api.StateRequest) (api.States, error) {
+	r.Session = cmp.Or(b.Session, hostSession)
+	return api.StateSave.Ask(ctx, s.last(), r)
 }
 
 func (s *bproxy) list(ctx context.Context) []sessionStatus {

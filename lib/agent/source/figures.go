@@ -20,7 +20,10 @@ type Figure struct {
 	Hibernated bool    `json:"hibernated,omitempty"`
 }
 
-func (b *ownerSessions) Figures(ctx context.Context) (all []Figure) {
+func (b *ownerUse) Figures(ctx context.Context) (all []Figure) {
+	if b.pool != nil {
+		return b.leaseFigures(ctx)
+	}
 	if !b.HasSessions() {
 		at := b.up("", "")
 		if at == nil || at.HTTPURL == "" {
@@ -39,23 +42,23 @@ func (b *ownerSessions) Figures(ctx context.Context) (all []Figure) {
 	return all
 }
 
-func (a *ownerLeases) Figures(ctx context.Context) []Figure {
+func (b *ownerUse) leaseFigures(ctx context.Context) []Figure {
 	var all []Figure
 	var kept []*Lease
-	a.mu.Lock()
-	for _, k := range a.all {
+	b.mu.Lock()
+	for _, k := range b.leases {
 		if k.at == nil {
 			continue
 		}
 		all = append(all, Figure{Pool: k.at.Pool, Instance: k.at.Instance,
-			Idle: a.table.Unused(k, time.Now()).Round(time.Millisecond).Seconds()})
+			Idle: b.table.Unused(k, time.Now()).Round(time.Millisecond).Seconds()})
 		kept = append(kept, k.at)
 	}
-	a.mu.Unlock()
+	b.mu.Unlock()
 	var wg sync.WaitGroup
 	for i, at := range kept {
 		wg.Go(func() {
-			now := a.pool.instance(ctx, at.Pool, at.Instance)
+			now := b.pool.instance(ctx, at.Pool, at.Instance)
 			if now == nil {
 				return
 			}

@@ -18,8 +18,8 @@ type fixed struct {
 	notOurs error                       // that it is not launched and stopped here
 }
 
-func (f *fixed) browsersOf(u *ownerUse) Browsers         { return newOwnerSessions(u) }
-func (f *fixed) target(context.Context) (Browser, error) { return f.browser, nil }
+func (f *fixed) target(context.Context) (Browser, error)    { return f.browser, nil }
+func (f *fixed) Targets(context.Context) ([]Browser, error) { return nil, nil }
 
 func (f *fixed) up(string, string) *Lease {
 	if f.asks != nil { // it is known when the browser has been asked
@@ -52,6 +52,9 @@ func (f *fixed) status(ctx context.Context) (*record.Record, error) {
 func (f *fixed) control(context.Context, string, options.Options) (*record.Record, error) {
 	return nil, f.notOurs
 }
+
+// errNoLogins means that the logins of a browser cannot be told from those of others.
+var errNoLogins = errors.New("this browser is not a session of its own: only the login of a session can be saved")
 
 func (f *fixed) SaveState(context.Context, Browser, api.StateRequest) (api.States, error) {
 	return api.States{}, errNoLogins

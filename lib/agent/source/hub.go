@@ -296,6 +296,14 @@ func (h *hub) status(context.Context) (*record.Record, error) {
 
 func (h *hub) newSession(context.Context, string, string) error { return errUsersLogins }
 
+// errUsersLogins means that a browser has joined by its extension.
+var errUsersLogins = errors.New("the logins of a browser that has joined by its extension are its user's, and " +
+	"are not saved")
+
+func (h *hub) SaveState(context.Context, Browser, api.StateRequest) (api.States, error) {
+	return api.States{}, errUsersLogins
+}
+
 // list returns the sessions, those of the default browser first. Each has the ID of its browser.
 func (h *hub) list(ctx context.Context) (all []sessionStatus) {
 	var others []sessionStatus

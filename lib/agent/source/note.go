@@ -27,6 +27,41 @@ type loss struct {
 	back       bool   // its session is back in another instance
 }
 
+// Bproxy and bpool hibernate a browser that no client is connected to: they save
+// it and free its pages. Children stay connected to theirs for days. So a browser
+// that no call has used for a while rests: its children are stopped, and the
+// next call starts them again, which brings the browser back.
+
+// hibernated is what results tell of the hibernations of a browser, under the lock of its book.
+type hibernated struct {
+	pending bool          // it may have been hibernated since its last result
+	unused  time.Duration // it had not been used for, then
+	told    time.Time     // when it had come back before the last result that told so
+}
+
+// begin notes that the children of the browser were stopped, as it was not used for so long.
+func (n *hibernated) begin(unused time.Duration) { n.pending, n.unused = true, unused }
+
+// now returns how the browser of a lease is; nil: that is not known.
+func (l *Lease) now(ctx context.Context) *api.Hibernation {
+	if l.look == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, endBound)
+	defer cancel()
+	return l.look(ctx)
+}
+
+// lookAt returns a function that asks how a session is.
+func (s *Source) lookAt(name string) func(context.Context) *api.Hibernation {
+	return func(ctx context.Context) *api.Hibernation {
+		if now := s.session(ctx, "", name); now != nil {
+			return &now.Hibernation
+		}
+		return nil
+	}
+}
+
 // Note implements Browsers.
 func (u *ownerUse) Note(ctx context.Context, at *Lease) (r Note) {
 	if at.Died != nil && wait.Closed(at.Died) {

@@ -2,60 +2,31 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"btools/lib/agent/source/uses"
-	"btools/lib/control"
 	"btools/lib/control/api"
-	"btools/lib/coordinator/tasks"
-	"btools/lib/launch/options"
 )
 
-// ownerLeases leases browsers of a pool for an owner, and keeps leases between its calls where the pool says so.
-type ownerLeases struct {
-	*ownerUse
-	pool *bpool
-	all  []*keptLease // under the lock of the book
-}
-
-func (a *ownerLeases) Early() bool                                       { return false }
-func (a *ownerLeases) Waiting(BrowserRef) func() (ahead int, waits bool) { return nil }
-func (a *ownerLeases) TryTake(BrowserRef) *Lease                         { return nil }
-func (a *ownerLeases) Away() (used bool)                                 { return false }
-func (a *ownerLeases) Control(context.Context, Action, BrowserRef, options.Options) error {
-	return errNotOurs
-}
-
-func (s *bpool) browsersOf(u *ownerUse) Browsers { return &ownerLeases{ownerUse: u, pool: s} }
-
-func (a *ownerLeases) Target(ctx context.Context) (Browser, error)    { return a.pool.target(ctx) }
-func (a *ownerLeases) Targets(ctx context.Context) ([]Browser, error) { return a.pool.targets(ctx) }
-func (a *ownerLeases) Queue(w BrowserRef) tasks.Queue                 { return a.pool.queue(a.owner.Name(), w) }
-
-func (a *ownerLeases) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
-	info, err := a.pool.info(ctx, w.Pool)
+// takeLease leases a browser of the pool for a call.
+func (b *ownerUse) takeLease(ctx context.Context, w BrowserRef) (*Lease, error) {
+	info, err := b.pool.info(ctx, w.Pool)
 	if err != nil {
 		return nil, err
 	}
 	if info.Affinity != affinitySession {
-		return a.pool.lease(ctx, w.Pool, w.Instance, a.owner.Name(), false)
+		return b.pool.lease(ctx, w.Pool, w.Instance, b.owner.Name(), false)
 	}
-	return a.keep(ctx, &info, instanceID(&info, w.Instance), w.Pool != "")
-}
-
-func (a *ownerLeases) Status(ctx context.Context, pool string) (Status, error) {
-	raw, err := control.Method[api.Of, json.RawMessage](api.Status).Ask(ctx, a.pool, api.Of{Pool: pool})
-	return Status{Pools: raw}, Explain(err)
+	return b.keep(ctx, &info, instanceID(&info, w.Instance), w.Pool != "")
 }
 
 // keptLease is a lease that an owner keeps. All calls that need it wait for the
 // same request to bpool and share its error.
 type keptLease struct {
-	owner    *ownerLeases
+	owner    *ownerUse
 	pool     string
 	instance string // requested ID; "": any
 	byName   bool   // the request names the pool
@@ -74,24 +45,24 @@ const affinitySession = "session"
 
 // keep returns the instance of a pool with this ID, which the owner keeps from now on;
 // with "", the one kept longest.
-func (a *ownerLeases) keep(ctx context.Context, info *api.PoolStatus, id string, byName bool) (*Lease, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for !a.closed {
-		k := a.findLocked(info.Name, id)
+func (b *ownerUse) keep(ctx context.Context, info *api.PoolStatus, id string, byName bool) (*Lease, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !b.closed {
+		k := b.findLocked(info.Name, id)
 		if k == nil {
-			k = &keptLease{owner: a, pool: info.Name, instance: id, byName: byName,
+			k = &keptLease{owner: b, pool: info.Name, instance: id, byName: byName,
 				ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
-			a.all = append(a.all, k)
-			a.table.Set(k, uses.Rules{})
+			b.leases = append(b.leases, k)
+			b.table.Set(k, uses.Rules{})
 		}
-		for a.table.Begin(k); !k.gone && !(k.ours && !k.asking && a.table.Ready(k)); {
-			if !k.asking && a.table.Ready(k) {
-				a.askLocked(k)
+		for b.table.Begin(k); !k.gone && !(k.ours && !k.asking && b.table.Ready(k)); {
+			if !k.asking && b.table.Ready(k) {
+				b.askLocked(k)
 			}
-			if err := a.waitLocked(ctx); err != nil {
-				a.returnedLocked(k)
-				if k.at == nil && k.asking && a.table.Calls(k) == 0 { // nobody waits for it any more
+			if err := b.waitLocked(ctx); err != nil {
+				b.returnedLocked(k)
+				if k.at == nil && k.asking && b.table.Calls(k) == 0 { // nobody waits for it any more
 					k.cancel()
 				}
 				return nil, err
@@ -99,7 +70,7 @@ func (a *ownerLeases) keep(ctx context.Context, info *api.PoolStatus, id string,
 		}
 		if !k.gone {
 			at := *k.at
-			at.Release = func() { a.returned(k) }
+			at.Release = func() { b.returned(k) }
 			return &at, nil
 		}
 		if k.err != nil {
@@ -111,9 +82,9 @@ func (a *ownerLeases) keep(ctx context.Context, info *api.PoolStatus, id string,
 
 // findLocked returns the kept or requested lease of the instance with this ID; with "", the first one of the pool
 // that is there.
-func (a *ownerLeases) findLocked(pool, id string) *keptLease {
+func (b *ownerUse) findLocked(pool, id string) *keptLease {
 	var asked *keptLease
-	for _, k := range a.all {
+	for _, k := range b.leases {
 		switch {
 		case k.pool != pool:
 		case k.at != nil && (id == "" || k.at.Instance == id):
@@ -126,15 +97,15 @@ func (a *ownerLeases) findLocked(pool, id string) *keptLease {
 }
 
 // askLocked begins a request for the lease, or for whether it still holds.
-func (a *ownerLeases) askLocked(k *keptLease) {
-	ctx, cancel := context.WithCancel(a.ctx)
+func (b *ownerUse) askLocked(k *keptLease) {
+	ctx, cancel := context.WithCancel(b.ctx)
 	at, resting := k.at, k.resting
 	k.asking, k.cancel, k.resting = true, cancel, nil
-	a.work.Go(func() {
+	b.work.Go(func() {
 		defer cancel()
 		if at == nil {
-			at, err := a.request(ctx, k)
-			a.answered(k, at, "", err)
+			at, err := b.request(ctx, k)
+			b.answered(k, at, "", err)
 			return
 		}
 		if resting != nil {
@@ -143,23 +114,23 @@ func (a *ownerLeases) askLocked(k *keptLease) {
 		fresh := *at
 		var ours bool
 		if fresh.Died, fresh.ID, ours = at.granted.renew(ctx); !ours {
-			a.answered(k, at, "had been ended"+at.notices.ending(), nil)
+			b.answered(k, at, "had been ended"+at.notices.ending(), nil)
 			return
 		}
 		if at.ID != "" && fresh.ID != at.ID {
 			at.notices.await() // its reason
 		}
-		a.answered(k, &fresh, "", nil)
+		b.answered(k, &fresh, "", nil)
 	})
 }
 
 // request leases an instance.
-func (a *ownerLeases) request(ctx context.Context, k *keptLease) (*Lease, error) {
+func (b *ownerUse) request(ctx context.Context, k *keptLease) (*Lease, error) {
 	pool := k.pool
 	if !k.byName {
 		pool = "" // an error speaks of the default pool
 	}
-	at, err := a.pool.lease(ctx, pool, k.instance, a.owner.Name(), true)
+	at, err := b.pool.lease(ctx, pool, k.instance, b.owner.Name(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +138,7 @@ func (a *ownerLeases) request(ctx context.Context, k *keptLease) (*Lease, error)
 		at.note = &hibernated{}
 	}
 	at.look = func(ctx context.Context) *api.Hibernation {
-		if now := a.pool.instance(ctx, at.Pool, at.Instance); now != nil {
+		if now := b.pool.instance(ctx, at.Pool, at.Instance); now != nil {
 			return &now.Hibernation
 		}
 		return nil
@@ -176,33 +147,33 @@ func (a *ownerLeases) request(ctx context.Context, k *keptLease) (*Lease, error)
 }
 
 // answered notes the answer to a request: the lease, how the kept one was lost, or an error.
-func (a *ownerLeases) answered(k *keptLease, at *Lease, lost string, err error) {
-	a.mu.Lock()
+func (b *ownerUse) answered(k *keptLease, at *Lease, lost string, err error) {
+	b.mu.Lock()
 	drop := at
 	switch {
 	case k.gone: // meanwhile: the session has ended, or has got another one
 	case lost != "":
-		a.removeLocked(k)
-		a.loseLocked("", loss{pool: k.pool, text: fmt.Sprintf("this session's lease of instance %s of pool %s %s",
+		b.dropLocked(k)
+		b.loseLocked("", loss{pool: k.pool, text: fmt.Sprintf("this session's lease of instance %s of pool %s %s",
 			at.Instance, k.pool, lost)})
 	case err != nil:
-		a.removeLocked(k)
+		b.dropLocked(k)
 		k.err = err
-	case k.at == nil && a.table.Calls(k) == 0:
-		a.removeLocked(k)
+	case k.at == nil && b.table.Calls(k) == 0:
+		b.dropLocked(k)
 	default:
 		k.at, k.ours, drop = at, true, nil
-		a.table.Set(k, uses.Rules{Rest: at.Hibernate, End: k.ttl})
-		if l := a.lost[""]; at.kept && l.pool == k.pool {
+		b.table.Set(k, uses.Rules{Rest: at.Hibernate, End: k.ttl})
+		if l := b.lost[""]; at.kept && l.pool == k.pool {
 			l.back = true
-			a.lost[""] = l
+			b.lost[""] = l
 		}
-		a.satisfyLocked(k)
+		b.satisfyLocked(k)
 	}
 	k.asking = false
-	a.restLocked(k)
-	a.advanceLocked()
-	a.mu.Unlock()
+	b.restLocked(k)
+	b.advanceLocked()
+	b.mu.Unlock()
 	if drop != nil {
 		drop.Release()
 	}
@@ -210,69 +181,69 @@ func (a *ownerLeases) answered(k *keptLease, at *Lease, lost string, err error) 
 
 // satisfyLocked ends the requests of callers that wait for any instance of the pool, or for this one: they get this
 // lease.
-func (a *ownerLeases) satisfyLocked(k *keptLease) {
-	for _, other := range slices.Clone(a.all) {
+func (b *ownerUse) satisfyLocked(k *keptLease) {
+	for _, other := range slices.Clone(b.leases) {
 		if other != k && other.pool == k.pool && other.at == nil &&
 			(other.instance == "" || other.instance == k.at.Instance) {
-			a.removeLocked(other)
+			b.dropLocked(other)
 			other.cancel()
 		}
 	}
 }
 
-func (a *ownerLeases) removeLocked(k *keptLease) {
+func (b *ownerUse) dropLocked(k *keptLease) {
 	k.gone = true
-	a.all = slices.DeleteFunc(a.all, func(other *keptLease) bool { return other == k })
-	a.book.removeLocked(k)
+	b.leases = slices.DeleteFunc(b.leases, func(other *keptLease) bool { return other == k })
+	b.book.removeLocked(k)
 }
 
 // returned notes that a call has ended.
-func (a *ownerLeases) returned(k *keptLease) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.returnedLocked(k)
+func (b *ownerUse) returned(k *keptLease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.returnedLocked(k)
 }
 
-func (a *ownerLeases) returnedLocked(k *keptLease) {
-	a.leaveLocked(k)
-	a.restLocked(k)
+func (b *ownerUse) returnedLocked(k *keptLease) {
+	b.leaveLocked(k)
+	b.restLocked(k)
 }
 
 // restLocked tells bpool that the lease is not used, if no call uses it.
-func (a *ownerLeases) restLocked(k *keptLease) {
-	if k.gone || k.at == nil || k.asking || a.table.Calls(k) > 0 {
+func (b *ownerUse) restLocked(k *keptLease) {
+	if k.gone || k.at == nil || k.asking || b.table.Calls(k) > 0 {
 		return
 	}
 	k.ours = false
 	at, told := k.at, make(chan struct{})
 	k.resting = told
-	a.work.Go(func() {
+	b.work.Go(func() {
 		defer close(told)
-		at.granted.rest(a.ctx)
+		at.granted.rest(b.ctx)
 	})
 }
 
 // step stops the children of an instance that no call has used for a while, or releases the lease after its time to
 // live. It returns the time at which something has used the lease instead.
 func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
-	a := k.owner
-	a.mu.Lock()
+	b := k.owner
+	b.mu.Lock()
 	at, isReady := k.at, !k.gone && !k.asking
-	a.mu.Unlock()
-	if !isReady || due.Step == uses.End && a.isTakenOver(at) {
+	b.mu.Unlock()
+	if !isReady || due.Step == uses.End && k.isTakenOver(at) {
 		return time.Now()
 	}
 	if due.Step == uses.Rest {
-		a.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
+		b.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
 	case k.gone:
 		return time.Now()
 	case due.Step == uses.End:
-		a.removeLocked(k)
-		a.work.Go(at.Release)
+		b.dropLocked(k)
+		b.work.Go(at.Release)
 	default:
 		at.note.begin(at.Hibernate)
 	}
@@ -280,33 +251,9 @@ func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 }
 
 // isTakenOver reports whether a person has control of the session of a lease.
-func (a *ownerLeases) isTakenOver(at *Lease) bool {
-	now := a.pool.instance(a.ctx, at.Pool, at.Instance) // nil: the service has ended
+func (k *keptLease) isTakenOver(at *Lease) bool {
+	now := k.owner.pool.instance(k.owner.ctx, at.Pool, at.Instance) // nil: the service has ended
 	return now != nil && now.Lease == at.Lease && now.Control != nil
 }
 
 func (k *keptLease) group() *sync.WaitGroup { return &k.owner.work }
-
-// Leave implements Browsers. The goroutine that is requesting a lease releases it.
-func (a *ownerLeases) Leave() (release func()) {
-	var held []*Lease
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.closed = true
-	for _, k := range a.all {
-		k.gone = true
-		a.table.Remove(k)
-		if !k.asking {
-			held = append(held, k.at)
-		}
-	}
-	a.all = nil
-	a.changed.Wake()
-	return func() {
-		for _, at := range held {
-			a.work.Go(at.Release)
-		}
-		held = nil
-		a.work.Wait()
-	}
-}

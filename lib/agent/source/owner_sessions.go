@@ -10,17 +10,7 @@ import (
 
 	"btools/lib/agent/source/uses"
 	"btools/lib/control"
-	"btools/lib/coordinator/tasks"
 )
-
-// ownerSessions is the one browser as an owner uses it: all of it, or virtual browsers on it.
-type ownerSessions struct {
-	*ownerUse
-
-	// Under the lock of the book:
-	all    map[sessionKey]*ownerSession
-	states map[sessionKey]string // with which those start again that have ended
-}
 
 // sessionKey names the virtual browser of a call.
 type sessionKey struct {
@@ -30,7 +20,7 @@ type sessionKey struct {
 
 // ownerSession is a virtual browser of an owner.
 type ownerSession struct {
-	owner *ownerSessions
+	owner *ownerUse
 	sessionKey
 	name string // of the session at bproxy or the hub
 	note hibernated
@@ -47,68 +37,8 @@ type begun struct {
 	emptyings int64
 }
 
-func newOwnerSessions(u *ownerUse) Browsers {
-	return &ownerSessions{ownerUse: u, all: map[sessionKey]*ownerSession{}, states: map[sessionKey]string{}}
-}
-
-func (b *ownerSessions) Target(ctx context.Context) (Browser, error) {
-	at, err := b.target(ctx)
-	return at.inSession(b.nameOf("")), err
-}
-
-func (b *ownerSessions) Targets(context.Context) ([]Browser, error) { return nil, nil }
-
-func (b *ownerSessions) Early() bool { return b.up("", "") == nil }
-
-func (b *ownerSessions) Leave() (release func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return func() {}
-	}
-	all := b.all
-	b.closed, b.all = true, nil
-	for id, v := range all {
-		if b.table.Start(v, uses.End); id != (sessionKey{}) {
-			b.ids--
-		}
-	}
-	if name := b.nameOf(""); all[sessionKey{}] == nil && name != "" {
-		all[sessionKey{}] = &ownerSession{name: name} // a child may be connected to it, though no call has used it
-	}
-	return func() {
-		for _, v := range all {
-			b.work.Go(func() {
-				b.end(v.instance, v.name)
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				b.removeLocked(v)
-			})
-		}
-		b.work.Wait()
-	}
-}
-
-func (b *ownerSessions) TryTake(w BrowserRef) *Lease {
-	at, _ := b.Take(noWait, w)
-	return at
-}
-
-// Take implements Browsers. It waits for nothing if the context has ended.
-func (b *ownerSessions) Take(ctx context.Context, w BrowserRef) (*Lease, error) {
-	if err := b.enter(ctx, b.Source); err != nil {
-		return nil, err
-	}
-	at, v, err := b.takeEntered(ctx, w)
-	if err != nil {
-		b.leave(b.Source)
-		return nil, err
-	}
-	return b.leaseOf(at, v), nil
-}
-
 // takeEntered returns the browser for a call, and its virtual browser; nil: the call uses all of it.
-func (b *ownerSessions) takeEntered(ctx context.Context, w BrowserRef) (at *Lease, v *ownerSession, err error) {
+func (b *ownerUse) takeEntered(ctx context.Context, w BrowserRef) (at *Lease, v *ownerSession, err error) {
 	name, which := b.nameOf(w.Session), sessionKey{id: w.Session}
 	switch {
 	case w.State != "" && w.Session == "":
@@ -146,7 +76,7 @@ func (b *ownerSessions) takeEntered(ctx context.Context, w BrowserRef) (at *Leas
 
 // begin starts a virtual browser with its state, once in each browser. If it cannot be
 // started at first, another call may name another state.
-func (b *ownerSessions) begin(ctx context.Context, v *ownerSession, at *Lease) error {
+func (b *ownerUse) begin(ctx context.Context, v *ownerSession, at *Lease) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for v.beginning {
@@ -182,27 +112,8 @@ func (b *ownerSessions) begin(ctx context.Context, v *ownerSession, at *Lease) e
 	return Explain(err)
 }
 
-func (b *ownerSessions) Queue(w BrowserRef) tasks.Queue {
-	key := "session " + w.Instance + " " + b.nameOf(w.Session)
-	if b.Type != "" { // the children of each owner launch their own
-		key = b.owner.Name()
-	}
-	return tasks.Queue{Key: key, Slots: 1}
-}
-
-func (b *ownerSessions) Waiting(w BrowserRef) func() (ahead int, waits bool) {
-	if !b.HasSessions() || b.sessions.MaxSessions == 0 {
-		return nil
-	}
-	return func() (int, bool) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.table.Ahead(b.all[sessionKey{id: w.Session}])
-	}
-}
-
 // leaseOf returns the lease of the browser, or of a virtual browser on it, for one call.
-func (b *ownerSessions) leaseOf(at *Lease, v *ownerSession) *Lease {
+func (b *ownerUse) leaseOf(at *Lease, v *ownerSession) *Lease {
 	p := *at
 	if v != nil {
 		p.Browser, p.note, p.look = at.inSession(v.name), &v.note, b.lookAt(v.name)
@@ -220,7 +131,7 @@ func (b *ownerSessions) leaseOf(at *Lease, v *ownerSession) *Lease {
 }
 
 // join counts a call on a virtual browser, and waits until it can use it.
-func (b *ownerSessions) join(ctx context.Context, id sessionKey, state string) (*ownerSession, error) {
+func (b *ownerUse) join(ctx context.Context, id sessionKey, state string) (*ownerSession, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.endingLocked(id) {
@@ -235,12 +146,12 @@ func (b *ownerSessions) join(ctx context.Context, id sessionKey, state string) (
 	return v, err
 }
 
-func (b *ownerSessions) endingLocked(id sessionKey) bool {
+func (b *ownerUse) endingLocked(id sessionKey) bool {
 	return b.all[id] != nil && b.table.Ending(b.all[id])
 }
 
 // sessionLocked returns the virtual browser of a call, or a new one that starts with a state.
-func (b *ownerSessions) sessionLocked(id sessionKey, state string) (*ownerSession, error) {
+func (b *ownerUse) sessionLocked(id sessionKey, state string) (*ownerSession, error) {
 	v := b.all[id]
 	switch {
 	case b.closed:
@@ -262,7 +173,7 @@ func (b *ownerSessions) sessionLocked(id sessionKey, state string) (*ownerSessio
 }
 
 // roomLocked counts one more session_id; the error says that the limit is reached.
-func (b *ownerSessions) roomLocked(id sessionKey) error {
+func (b *ownerUse) roomLocked(id sessionKey) error {
 	if id == (sessionKey{}) {
 		return nil
 	}
@@ -289,7 +200,7 @@ const maxEnded = 10_000
 // time at which something has used the virtual browser instead.
 func (v *ownerSession) step(due uses.Due[usable]) (kept time.Time) {
 	b := v.owner
-	if b.owner.Busy(v.matches) || b.isTakenOver(v) {
+	if b.owner.Busy(v.matches) || v.isTakenOver() {
 		return time.Now()
 	}
 	if due.Step == uses.End {
@@ -323,8 +234,8 @@ func (v *ownerSession) step(due uses.Due[usable]) (kept time.Time) {
 }
 
 // isTakenOver reports whether a person has control of a virtual browser.
-func (b *ownerSessions) isTakenOver(v *ownerSession) bool {
-	at := b.session(b.ctx, v.instance, v.name)
+func (v *ownerSession) isTakenOver() bool {
+	at := v.owner.session(v.owner.ctx, v.instance, v.name)
 	return at != nil && at.Control != nil
 }
 
@@ -338,7 +249,7 @@ func (v *ownerSession) matches(b *Browser) bool {
 }
 
 // expel ends a virtual browser now, with the calls on it.
-func (b *ownerSessions) expel(id sessionKey) {
+func (b *ownerUse) expel(id sessionKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for v := b.all[id]; v != nil && b.all[id] == v; b.waitLocked(context.Background()) {
@@ -353,7 +264,7 @@ func (b *ownerSessions) expel(id sessionKey) {
 }
 
 // finish ends a virtual browser and its children, and forgets it.
-func (b *ownerSessions) finish(v *ownerSession) {
+func (b *ownerUse) finish(v *ownerSession) {
 	stopped := b.owner.StopChildren(v.matches, true)
 	b.mu.Lock()
 	delete(b.seen, v.key())

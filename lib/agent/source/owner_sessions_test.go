@@ -33,7 +33,7 @@ func TestSessionIDsAreBounded(t *testing.T) {
 	s := Proxied(nil, nil, nil, Sharing{Kind: SessionsOnly})
 	s.maxIDsOfHost, s.maxIDs = 2, 5
 	enter := func(b Browsers, n int) (refused bool) {
-		_, err := b.(*ownerSessions).join(t.Context(), sessionKey{id: fmt.Sprint("agent", n)}, "")
+		_, err := b.(*ownerUse).join(t.Context(), sessionKey{id: fmt.Sprint("agent", n)}, "")
 		return err != nil
 	}
 	one, shared := s.Of(t.Context(), fakeOwner{name: "one"}, false), s.Of(t.Context(), fakeOwner{name: "all"}, true)
@@ -47,7 +47,7 @@ func TestSessionIDsAreBounded(t *testing.T) {
 			t.Errorf("session_id %d of all hosts: %v", n, refused)
 		}
 	}
-	if _, err := one.(*ownerSessions).join(t.Context(), sessionKey{}, ""); err != nil {
+	if _, err := one.(*ownerUse).join(t.Context(), sessionKey{}, ""); err != nil {
 		t.Errorf("the host's own browser counts: %v", err)
 	}
 	one.Leave()
@@ -63,7 +63,7 @@ func TestCallWhileChildrenAreStopped(t *testing.T) {
 		stopping := make(chan struct{})
 		s := Proxied(nil, nil, nil, Sharing{Kind: SessionsOnly,
 			Settings: settings.Settings{Hibernate: time.Minute}})
-		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*ownerSessions)
+		b := s.Of(t.Context(), fakeOwner{name: "one", stop: func() { <-stopping }}, false).(*ownerUse)
 		v, err := b.join(t.Context(), sessionKey{}, "")
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestCallsAtTheEndOfASession(t *testing.T) {
 		p := &slowStart{start: make(chan struct{}), step: make(chan struct{})}
 		s := &Source{}
 		s.init(SessionsOnly, p, Sharing{Settings: settings.Settings{MaxSessions: 1, SessionIdle: time.Hour}})
-		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerSessions)
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerUse)
 		join := func(id string) chan error {
 			got := make(chan error, 1)
 			go func() {
@@ -147,7 +147,7 @@ func TestSessionUnderAPerson(t *testing.T) {
 		p.step <- struct{}{}
 		s := &Source{}
 		s.init(SessionsOnly, p, Sharing{Settings: settings.Settings{SessionIdle: time.Hour}})
-		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerSessions)
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerUse)
 		ann := sessionKey{id: "ann"}
 		v, err := b.join(t.Context(), ann, "")
 		if err != nil {
@@ -184,8 +184,6 @@ type slowStart struct {
 	sessions    []sessionStatus
 }
 
-func (s *slowStart) browsersOf(u *ownerUse) Browsers { return newOwnerSessions(u) }
-
 func (s *slowStart) list(context.Context) []sessionStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +214,7 @@ func TestCallsWhileASessionStarts(t *testing.T) {
 		p := &slowStart{start: make(chan struct{})}
 		s := &Source{}
 		s.init(SessionsOnly, p, Sharing{})
-		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerSessions)
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerUse)
 		with := BrowserRef{Session: "agent", State: "login"}
 		v, err := b.join(t.Context(), sessionKey{id: "agent"}, "login")
 		if err != nil {

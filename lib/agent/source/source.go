@@ -92,8 +92,9 @@ type Source struct {
 
 	book
 	sessions Sharing
-	stops    bool // a browser without tabs
-	ids      int  // session_ids that are in use, under the lock of the book
+	pool     *bpool // nil: browsers are not leased
+	stops    bool   // a browser without tabs
+	ids      int    // session_ids that are in use, under the lock of the book
 	// Limits of the session_ids of one host, and of all hosts.
 	maxIDsOfHost, maxIDs int
 	emptyings            atomic.Int64 // how often a session was ended whose last tab was closed
@@ -103,10 +104,10 @@ type Source struct {
 // provider asks a program for browsers: bproxy, a hub or bpool. A call may name one of several browsers, an instance,
 // for its session.
 type provider interface {
-	// browsersOf returns the browsers for an owner.
-	browsersOf(*ownerUse) Browsers
 	// target returns the address of the browser, whether it runs or not.
 	target(ctx context.Context) (Browser, error)
+	// Targets is that of Browsers.
+	Targets(ctx context.Context) ([]Browser, error)
 	// up returns the browser if nothing has to be waited for, else nil.
 	up(instance, session string) *Lease
 	// acquire returns the browser, and launches it or waits for it.
@@ -145,7 +146,8 @@ const placeRest = 5 * time.Second
 // Of returns the browsers for an owner, until the context ends. An owner that is shared is several hosts, which know
 // nothing of each other.
 func (s *Source) Of(ctx context.Context, o Owner, shared bool) Browsers {
-	return s.browsersOf(&ownerUse{Source: s, owner: o, ctx: ctx, shared: shared})
+	return &ownerUse{Source: s, owner: o, ctx: ctx, shared: shared, all: map[sessionKey]*ownerSession{},
+		states: map[sessionKey]string{}}
 }
 
 // Close stops the programs and browsers that the source runs, and waits for them.
@@ -222,23 +224,6 @@ type Browsers interface {
 	// sessions, releases what it keeps and waits for work in progress. Call it before and again after the children
 	// stop.
 	Leave() (release func())
-}
-
-// ownerUse is an owner's use of a source: the state that all Browsers have.
-type ownerUse struct {
-	*Source
-	owner  Owner
-	shared bool            // the owner is several hosts, which know nothing of each other
-	ctx    context.Context // of the owner
-
-	work sync.WaitGroup // begun under the lock of the book, while it is open
-
-	// Under that lock, too:
-	closed bool
-	seen   map[string]string // the IDs of the browsers of earlier results, by SeenKey; an ID may be ""
-	lost   map[string]loss   // losses to be told, by SeenKey; by "" with the next result
-
-	unkepts map[string]unkept // by SeenKey
 }
 
 // Action is something that is done with a whole browser.

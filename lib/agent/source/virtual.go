@@ -122,7 +122,7 @@ const maxName = 64
 
 // nameOf returns the name of the owner's session with this session_id, unique among owners; "": the calls use all of
 // the browser.
-func (b *ownerSessions) nameOf(id string) string {
+func (b *ownerUse) nameOf(id string) string {
 	name := b.owner.Name()
 	switch {
 	case !b.HasSessions(), id == "" && !b.Apart:
@@ -168,7 +168,7 @@ type VirtualStatus struct {
 }
 
 // statuses returns the owner's virtual browsers, by instance and session_id.
-func (b *ownerSessions) statuses(ctx context.Context) []VirtualStatus {
+func (b *ownerUse) statuses(ctx context.Context) []VirtualStatus {
 	all := []VirtualStatus{}
 	if !b.HasSessions() {
 		return all
