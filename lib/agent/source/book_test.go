@@ -8,18 +8,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"btools/lib/agent/source/uses"
 )
 
 // fakeUse is used by calls. Steps do what the test says.
 type fakeUse struct {
 	work sync.WaitGroup
-	do   func(uses.Due[usable]) (kept time.Time)
+	do   func(due[usable]) (kept time.Time)
 }
 
-func (f *fakeUse) step(due uses.Due[usable]) (kept time.Time) { return f.do(due) }
-func (f *fakeUse) group() *sync.WaitGroup                     { return &f.work }
+func (f *fakeUse) step(due due[usable]) (kept time.Time) { return f.do(due) }
+func (f *fakeUse) group() *sync.WaitGroup                { return &f.work }
 
 func (b *book) tryEnter(k usable) bool { return b.enter(noWait, k) == nil }
 
@@ -32,15 +30,15 @@ func TestPlaces(t *testing.T) {
 		has := map[usable]bool{}
 		var mu sync.Mutex
 		b := &book{}
-		b.table.Max, b.table.Keep = most, placeRest
-		vacate := func(due uses.Due[usable]) (kept time.Time) {
+		b.table.most, b.table.keep = most, placeRest
+		vacate := func(due due[usable]) (kept time.Time) {
 			time.Sleep(200 * time.Millisecond)
 			if vacated.Add(1)%7 == 0 {
 				return time.Now() // its client is busy
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			delete(has, due.Key)
+			delete(has, due.key)
 			taken.Add(-1)
 			return kept
 		}
@@ -49,7 +47,7 @@ func TestPlaces(t *testing.T) {
 			all.Go(func() {
 				v := &fakeUse{do: vacate}
 				b.mu.Lock()
-				b.table.Set(v, uses.Rules{Place: true})
+				b.table.set(v, rules{place: true})
 				b.mu.Unlock()
 				for range rounds {
 					if !b.tryEnter(v) {
@@ -72,7 +70,7 @@ func TestPlaces(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := b.table.Waiting(); n != 0 {
+		if n := b.table.waiting(); n != 0 {
 			t.Errorf("%d wait after all", n)
 		}
 		b.close()
@@ -83,10 +81,10 @@ func TestPlaces(t *testing.T) {
 func TestPlaceThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
-		b.table.Max, b.table.Keep = 1, placeRest
+		b.table.most, b.table.keep = 1, placeRest
 		one, two := &fakeUse{}, &fakeUse{}
-		b.table.Set(one, uses.Rules{Place: true})
-		b.table.Set(two, uses.Rules{Place: true})
+		b.table.set(one, rules{place: true})
+		b.table.set(two, rules{place: true})
 		if err := b.enter(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +93,7 @@ func TestPlaceThatIsGivenUp(t *testing.T) {
 		if err := b.enter(ctx, two); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the end of a call that waits: %v", err)
 		}
-		if n := b.table.Waiting(); n != 0 {
+		if n := b.table.waiting(); n != 0 {
 			t.Errorf("%d wait after that", n)
 		}
 		time.AfterFunc(time.Second, func() {
@@ -134,7 +132,7 @@ func TestIdleBrowser(t *testing.T) {
 			stops.Add(1)
 			return time.Now()
 		}}}
-		b.table.Set(one, uses.Rules{End: after})
+		b.table.set(one, rules{end: after})
 		sleep := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		b.touch(one)
 		sleep(50 * time.Second)

@@ -51,7 +51,7 @@ func (b *ownerUse) leaseFigures(ctx context.Context) []Figure {
 			continue
 		}
 		all = append(all, Figure{Pool: k.at.Pool, Instance: k.at.Instance,
-			Idle: b.table.Unused(k, time.Now()).Round(time.Millisecond).Seconds()})
+			Idle: b.table.unused(k, time.Now()).Round(time.Millisecond).Seconds()})
 		kept = append(kept, k.at)
 	}
 	b.mu.Unlock()

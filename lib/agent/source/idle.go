@@ -7,13 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/agent/source/uses"
 	"btools/lib/control/api"
 	"btools/lib/launch/options"
 )
 
 // step stops the one browser when no call has used it for a while, or at once if nothing has a tab in it any more.
-func (s *Source) step(due uses.Due[usable]) (kept time.Time) { return s.stopUnused(due.Hurried) }
+func (s *Source) step(due due[usable]) (kept time.Time) { return s.stopUnused(due.hurried) }
 
 func (s *Source) group() *sync.WaitGroup { return &s.stopping }
 
@@ -71,6 +70,6 @@ func (s *Source) Emptied(b Browser) func() {
 		s.end("", cmp.Or(b.Session, hostSession))
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.table.Hurry(s)
+		s.table.hurry(s)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/agent/source/uses"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
@@ -62,7 +61,7 @@ func (b *ownerUse) Waiting(w BrowserRef) func() (ahead int, waits bool) {
 	return func() (int, bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.table.Ahead(b.all[sessionKey{id: w.Session}])
+		return b.table.ahead(b.all[sessionKey{id: w.Session}])
 	}
 }
 
@@ -102,7 +101,7 @@ func (b *ownerUse) Status(ctx context.Context, pool string) (st Status, _ error)
 	st.read(rec)
 	st.Sessions = b.statuses(ctx)
 	b.mu.Lock()
-	waiting := b.table.Waiting()
+	waiting := b.table.waiting()
 	b.mu.Unlock()
 	if waiting > 0 {
 		st.Notes = append(st.Notes, fmt.Sprintf("%d virtual browsers wait: %d have pages, as many as --max-sessions "+
@@ -166,9 +165,9 @@ func (b *ownerUse) Away() (used bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, v := range b.all {
-		if b.table.Start(v, uses.Rest) {
-			b.beginLocked(uses.Due[usable]{Key: v, Step: uses.Rest, Unused: b.table.Unused(v, time.Now())})
-		} else if b.table.Ready(v) {
+		if b.table.start(v, restStep) {
+			b.beginLocked(due[usable]{key: v, step: restStep, unused: b.table.unused(v, time.Now())})
+		} else if b.table.ready(v) {
 			used = true
 		}
 	}
@@ -186,7 +185,7 @@ func (b *ownerUse) Leave() (release func()) {
 	all, leases := b.all, b.leases
 	b.closed, b.all, b.leases = true, nil, nil
 	for id, v := range all {
-		if b.table.Start(v, uses.End); id != (sessionKey{}) {
+		if b.table.start(v, endStep); id != (sessionKey{}) {
 			b.ids--
 		}
 	}
@@ -195,7 +194,7 @@ func (b *ownerUse) Leave() (release func()) {
 	}
 	for _, k := range leases {
 		k.gone = true
-		b.table.Remove(k)
+		b.table.remove(k)
 		if !k.asking {
 			held = append(held, k.at)
 		}

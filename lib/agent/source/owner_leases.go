@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/agent/source/uses"
 	"btools/lib/control/api"
 )
 
@@ -54,15 +53,15 @@ func (b *ownerUse) keep(ctx context.Context, info *api.PoolStatus, id string, by
 			k = &keptLease{owner: b, pool: info.Name, instance: id, byName: byName,
 				ttl: time.Duration(info.LeaseTTL) * time.Millisecond}
 			b.leases = append(b.leases, k)
-			b.table.Set(k, uses.Rules{})
+			b.table.set(k, rules{})
 		}
-		for b.table.Begin(k); !k.gone && !(k.ours && !k.asking && b.table.Ready(k)); {
-			if !k.asking && b.table.Ready(k) {
+		for b.table.begin(k); !k.gone && !(k.ours && !k.asking && b.table.ready(k)); {
+			if !k.asking && b.table.ready(k) {
 				b.askLocked(k)
 			}
 			if err := b.waitLocked(ctx); err != nil {
 				b.returnedLocked(k)
-				if k.at == nil && k.asking && b.table.Calls(k) == 0 { // nobody waits for it any more
+				if k.at == nil && k.asking && b.table.calls(k) == 0 { // nobody waits for it any more
 					k.cancel()
 				}
 				return nil, err
@@ -159,11 +158,11 @@ func (b *ownerUse) answered(k *keptLease, at *Lease, lost string, err error) {
 	case err != nil:
 		b.dropLocked(k)
 		k.err = err
-	case k.at == nil && b.table.Calls(k) == 0:
+	case k.at == nil && b.table.calls(k) == 0:
 		b.dropLocked(k)
 	default:
 		k.at, k.ours, drop = at, true, nil
-		b.table.Set(k, uses.Rules{Rest: at.Hibernate, End: k.ttl})
+		b.table.set(k, rules{rest: at.Hibernate, end: k.ttl})
 		if l := b.lost[""]; at.kept && l.pool == k.pool {
 			l.back = true
 			b.lost[""] = l
@@ -211,7 +210,7 @@ func (b *ownerUse) returnedLocked(k *keptLease) {
 
 // restLocked tells bpool that the lease is not used, if no call uses it.
 func (b *ownerUse) restLocked(k *keptLease) {
-	if k.gone || k.at == nil || k.asking || b.table.Calls(k) > 0 {
+	if k.gone || k.at == nil || k.asking || b.table.calls(k) > 0 {
 		return
 	}
 	k.ours = false
@@ -225,15 +224,15 @@ func (b *ownerUse) restLocked(k *keptLease) {
 
 // step stops the children of an instance that no call has used for a while, or releases the lease after its time to
 // live. It returns the time at which something has used the lease instead.
-func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
+func (k *keptLease) step(due due[usable]) (kept time.Time) {
 	b := k.owner
 	b.mu.Lock()
 	at, isReady := k.at, !k.gone && !k.asking
 	b.mu.Unlock()
-	if !isReady || due.Step == uses.End && k.isTakenOver(at) {
+	if !isReady || due.step == endStep && k.isTakenOver(at) {
 		return time.Now()
 	}
-	if due.Step == uses.Rest {
+	if due.step == restStep {
 		b.owner.StopChildren(func(b *Browser) bool { return b.HTTPURL == at.HTTPURL }, false)
 	}
 	b.mu.Lock()
@@ -241,7 +240,7 @@ func (k *keptLease) step(due uses.Due[usable]) (kept time.Time) {
 	switch {
 	case k.gone:
 		return time.Now()
-	case due.Step == uses.End:
+	case due.step == endStep:
 		b.dropLocked(k)
 		b.work.Go(at.Release)
 	default:

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"btools/lib/agent/source/uses"
 	"btools/lib/control"
 )
 
@@ -86,7 +85,7 @@ func (b *ownerUse) begin(ctx context.Context, v *ownerSession, at *Lease) error 
 	}
 	in := begun{at.ID, b.emptyings.Load()}
 	switch {
-	case b.table.Ending(v):
+	case b.table.ending(v):
 		return ErrBrowserDied
 	case v.state == "" || v.begunIn == in:
 		return nil
@@ -123,7 +122,7 @@ func (b *ownerUse) leaseOf(at *Lease, v *ownerSession) *Lease {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if v != nil {
-			b.table.Finish(v, time.Now())
+			b.table.finish(v, time.Now())
 		}
 		b.leaveLocked(b.Source)
 	})
@@ -147,7 +146,7 @@ func (b *ownerUse) join(ctx context.Context, id sessionKey, state string) (*owne
 }
 
 func (b *ownerUse) endingLocked(id sessionKey) bool {
-	return b.all[id] != nil && b.table.Ending(b.all[id])
+	return b.all[id] != nil && b.table.ending(b.all[id])
 }
 
 // sessionLocked returns the virtual browser of a call, or a new one that starts with a state.
@@ -168,7 +167,7 @@ func (b *ownerUse) sessionLocked(id sessionKey, state string) (*ownerSession, er
 	v = &ownerSession{owner: b, sessionKey: id, name: b.nameOf(id.id), over: make(chan struct{}),
 		state: cmp.Or(state, b.states[id])}
 	b.all[id] = v
-	b.table.Set(v, uses.Rules{Rest: b.sessions.Hibernate, End: b.sessions.SessionIdle, Place: true})
+	b.table.set(v, rules{rest: b.sessions.Hibernate, end: b.sessions.SessionIdle, place: true})
 	return v, nil
 }
 
@@ -198,12 +197,12 @@ const maxEnded = 10_000
 
 // step hibernates a virtual browser that no call uses, once its children have been stopped, or ends it. It returns the
 // time at which something has used the virtual browser instead.
-func (v *ownerSession) step(due uses.Due[usable]) (kept time.Time) {
+func (v *ownerSession) step(due due[usable]) (kept time.Time) {
 	b := v.owner
 	if b.owner.Busy(v.matches) || v.isTakenOver() {
 		return time.Now()
 	}
-	if due.Step == uses.End {
+	if due.step == endStep {
 		b.mu.Lock()
 		close(v.over)
 		if len(b.lost) >= maxEnded {
@@ -220,8 +219,8 @@ func (v *ownerSession) step(due uses.Due[usable]) (kept time.Time) {
 		return kept
 	}
 	unused := b.sessions.Hibernate
-	if unused <= 0 || due.Unused < unused { // another one waits for its place, or its host is gone
-		unused = due.Unused.Round(time.Second)
+	if unused <= 0 || due.unused < unused { // another one waits for its place, or its host is gone
+		unused = due.unused.Round(time.Second)
 	}
 	stopped := b.owner.StopChildren(v.matches, false)
 	b.mu.Lock()
@@ -253,7 +252,7 @@ func (b *ownerUse) expel(id sessionKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for v := b.all[id]; v != nil && b.all[id] == v; b.waitLocked(context.Background()) {
-		if b.table.Start(v, uses.End) {
+		if b.table.start(v, endStep) {
 			close(v.over)
 			b.mu.Unlock()
 			b.finish(v)

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"btools/lib/agent/instances"
-	"btools/lib/agent/source/uses"
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/coordinator/tasks"
@@ -135,8 +134,8 @@ type provider interface {
 
 func (s *Source) init(k *Kind, p provider, how Sharing) {
 	s.Kind, s.provider, s.sessions, s.maxIDsOfHost, s.maxIDs = k, p, how, maxIDsOfHost, maxIDs
-	s.table.Max, s.table.Keep = how.MaxSessions, placeRest
-	s.table.Set(s, uses.Rules{End: how.Idle})
+	s.table.most, s.table.keep = how.MaxSessions, placeRest
+	s.table.set(s, rules{end: how.Idle})
 }
 
 // placeRest is how long a virtual browser keeps a place that others wait for without a call (--max-sessions): then it
