@@ -2,11 +2,15 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"btools/lib/agent/source"
 	"btools/lib/coordinator/pending"
+	"btools/lib/coordinator/turns"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp/catalog"
+	"btools/lib/mcp/child"
 	"btools/lib/tools"
 )
 
@@ -154,4 +158,105 @@ func (c *toolCall) take(ctx context.Context) (*source.Lease, error) {
 	})
 	at, err := h.turns.Got(ctx, c.turn)
 	return at, source.Explain(err)
+}
+
+// turn is the position of a request among those that may be for the same child.
+type turn = turns.Turn[*supervisor, *source.Lease]
+
+// newTurn returns the turn of a request, nil if no child answers it.
+func (req *request) newTurn() *turn {
+	h := req.host
+	group := ""
+	switch req.Method {
+	case "tools/call":
+		if h.server.isOwn(req.env.Name) {
+			return nil
+		}
+		return &turn{Group: func() string {
+			r, ok := h.tools(req.env.Audience).Route(req.env.Name)
+			if !ok {
+				return ""
+			}
+			w, _ := source.RefIn(req.env.Args, r.Stripped) // an error is reported later
+			return groupOf(r.Child, w)
+		}}
+	case "prompts/get", "completion/complete":
+		group = "prompts"
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		group = "resource\x00" + req.env.URI
+	default:
+		return nil
+	}
+	return &turn{Group: func() string { return group }}
+}
+
+// groupOf names the calls that may be for the same process as one of a child for this
+// browser.
+func groupOf(child *child.Spec, w source.BrowserRef) string {
+	group := "call\x00" + child.Name
+	if w != (source.BrowserRef{}) {
+		group += "\x00" + w.Pool + "\x00" + w.Instance + "\x00" + w.Session
+	}
+	return group
+}
+
+// endTurn ends the turn of a request, so that later ones can proceed.
+func (req *request) endTurn() {
+	if at := req.host.turns.End(req.turn); at != nil {
+		req.host.server.releasing.Go(at.Release)
+	}
+}
+
+// How often a host that has asked for it is told that its call waits.
+const (
+	lookEvery = 250 * time.Millisecond
+	tellEvery = 10 * time.Second // if nothing has changed
+)
+
+// tellWaiting sends the host progress while a request waits for a place, if it has
+// asked for that, until the caller calls stop.
+func (req *request) tellWaiting(ctx context.Context, w source.BrowserRef) (stop func()) {
+	waiting := req.host.browsers.Waiting(w)
+	if req.Token == nil || waiting == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	told := make(chan struct{})
+	if !req.host.do(func() {
+		defer close(told)
+		req.tellPlace(ctx, waiting)
+	}) {
+		close(told)
+	}
+	return func() {
+		cancel()
+		<-told
+	}
+}
+
+func (req *request) tellPlace(ctx context.Context, waiting func() (ahead int, waits bool)) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	began, before := time.Now(), -1
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		n, waits := waiting()
+		if !waits || n == before && time.Since(last) < tellEvery {
+			continue
+		}
+		before, last = n, time.Now()
+		params := jsonrpc.Set(nil, "message", jsonrpc.Quote(fmt.Sprintf("waits for a browser: %d wait before it", n)))
+		params = jsonrpc.Set(params, "progress", fmt.Appendf(nil, "%.3f", time.Since(began).Seconds()))
+		params = jsonrpc.Set(params, "progressToken", req.Token)
+		to := req.ID
+		if id := taskID(to); id != "" {
+			to, params = nil, withTask(params, id)
+		}
+		req.host.send(to, false, jsonrpc.Request(nil, "notifications/progress", params))
+	}
 }
