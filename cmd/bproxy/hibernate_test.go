@@ -45,11 +45,13 @@ func TestSessionsOutliveProxy(t *testing.T) {
 	}
 	was := kept()
 	cmdtest.Until(t, "the session is kept", func() bool { return kept() != was && kept() != "" })
+	w.Run("bproxy", "session", "new", "young").Exits(t, 0, "")
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		p.Cmd.Process.Signal(signal)
 		p.Cmd.Wait()
 		p = share()
 		w.Run("bproxy", "session", "new", "agent").Exits(t, 64, "already")
+		w.Run("bproxy", "session", "new", "young").Exits(t, 64, "already")
 		c = cmdtest.FirstPage(t, p.URL+"/session/agent")
 		c.AwaitTitle("shows ann, s3cret-token, s3cret-key")
 	}
@@ -57,6 +59,7 @@ func TestSessionsOutliveProxy(t *testing.T) {
 		t.Errorf("the file of the session: %v, %v", info, err)
 	}
 	w.Run("bproxy", "session", "end", "agent").Exits(t, 0, "")
+	w.Run("bproxy", "session", "end", "young").Exits(t, 0, "")
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("after its end there is %v", left)
 	}

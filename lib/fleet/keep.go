@@ -12,9 +12,9 @@ import (
 	"btools/lib/virtual"
 )
 
-// A named session can outlive the program: then its running save is DIR/NAME.json, which stays if the program ends,
-// however it ends, and goes when the session does. The next program with this directory has the session again as soon
-// as its name is used.
+// A named session can outlive the program: then its running save is DIR/NAME.json, which is there as soon as the
+// session, stays if the program ends, however it ends, and goes when the session does. The next program with this
+// directory has the session again as soon as its name is used.
 
 // pathOf returns the file in which a session outlives the program; "": it does not.
 func (f *Fleet) pathOf(k Key) string {

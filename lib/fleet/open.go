@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"btools/lib/control"
@@ -105,6 +106,11 @@ func (f *Fleet) onChrome(ctx context.Context, e *Entry, from *virtual.Saved) (Se
 	o, err := e.options(from)
 	if err != nil {
 		return nil, Use{}, err
+	}
+	var first sync.WaitGroup
+	defer first.Wait()
+	if from == nil && f.pathOf(e.Key) != "" {
+		first.Go(func() { e.saveBlank(ctx, o) })
 	}
 	for try := 1; ; try++ {
 		b, chrome, err := f.Chrome(ctx, e)

@@ -9,6 +9,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/fleet/book"
 	"btools/lib/fleet/kept"
+	"btools/lib/logins"
 	"btools/lib/private"
 	"btools/lib/record"
 	"btools/lib/virtual"
@@ -156,6 +157,27 @@ func (e *Entry) write(ctx context.Context, snapshot *virtual.Snapshot) (*virtual
 		return nil, err
 	}
 	return snapshot.Save(dir, "hibernated-")
+}
+
+// saveBlank writes the first save of an entry that outlives the program, while its session is made: one of which
+// nothing else is saved comes back with its name, its settings and the logins that it starts with.
+func (e *Entry) saveBlank(ctx context.Context, o virtual.Options) {
+	f := e.fleet
+	first := &virtual.Snapshot{State: &logins.State{}, Tabs: []virtual.Tab{}}
+	if o.Login != nil {
+		first.State = o.Login
+	}
+	saved, err := e.write(ctx, first)
+	if err != nil {
+		return // as the next save, which is told of
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.table.Has(&e.Session) {
+		e.adoptLocked(saved)
+	} else {
+		saved.Remove()
+	}
 }
 
 // Save saves the session of an entry as for hibernation, but the session goes on. It does

@@ -7,13 +7,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"btools/lib/fleet/book"
+	"btools/lib/fleet/kept"
 	"btools/lib/front"
+	"btools/lib/logins"
 	"btools/lib/virtual"
 	"btools/lib/virtual/chrometest"
 	"btools/lib/websocket"
@@ -224,5 +227,46 @@ func TestAnonymousAddresses(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the session of one connection did not end with it")
 		}
+	}
+}
+
+// A session of which nothing has been saved comes back, too, if its program is killed, as it began.
+func TestYoungSessionOutlivesProgram(t *testing.T) {
+	t.Parallel()
+	b, keep := openChrome(t), t.TempDir()
+	program := func() *Fleet {
+		g := &Fleet{Chrome: func(context.Context, *Entry) (*virtual.Browser, Use, error) {
+			return b, Use{Ended: func(error) {}}, nil
+		}, Keep: keep, Saves: true, Log: slog.New(slog.DiscardHandler), Noun: "session"}
+		t.Cleanup(g.Close)
+		return g
+	}
+	killed := program()
+	login := &logins.State{Cookies: []logins.Cookie{{Name: "login", Value: "a", Domain: "a.test", Path: "/",
+		Expires: -1}}, Origins: []logins.Origin{}}
+	if _, err := killed.New(t.Context(), "a", Wanted{Login: login}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := killed.New(t.Context(), "b", Wanted{}); err != nil {
+		t.Fatal(err)
+	}
+	g := program()
+	for name, cookies := range map[string]int{"a": 1, "b": 0} {
+		s, done, err := g.Find(t.Context(), name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		state, _, err := s.State(t.Context())
+		if err != nil || len(state.Cookies) != cookies {
+			t.Errorf("%s comes back with %+v, %v", name, state, err)
+		}
+		done()
+	}
+	if err := g.End(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(kept.Path(keep, "a")); err == nil {
+		t.Error("a session has ended, and what was saved first is there")
 	}
 }
