@@ -62,7 +62,16 @@ func TestCallServiceKilled(t *testing.T) {
 			t.Errorf("%s %s has %q", after, name, out)
 		}
 	}
+	listed := func(field string) string { return w.Run("bmcp", "sessions", "-f", "session.name,session."+field).Out }
+	if got := listed("kept_at"); got != "a\t\nb\t\n" {
+		t.Errorf("sessions of a service that runs are listed as %q", got)
+	}
 	killService(w)
+	got, at := listed("url"), listed("kept_at")
+	if got != "a\t"+site+"/second\nb\t"+site+"/second\n" || strings.Contains(at, "\t\n") {
+		t.Errorf("after the service was killed its sessions are listed as %q, %q", got, at)
+	}
+	w.CheckOffers(map[string][]string{"bmcp end ": {"a", "b"}}, "bash")
 	check("after the service was killed", "a") // at once
 	check("after the service was killed", "b")
 	called(w, "--session", "a", "tabs", "select", "0")

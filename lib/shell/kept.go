@@ -3,14 +3,19 @@ package shell
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/fleet/kept"
+	"btools/lib/jsonrpc"
+	"btools/lib/private"
 	"btools/lib/proc"
+	"btools/lib/record"
 )
 
 // The browsers of sessions outlive a service that is killed: bproxy keeps them in a directory. The next service has
@@ -29,13 +34,55 @@ func HasLeft(path string) bool {
 	return false
 }
 
+// Left returns the sessions that services have left which were killed, by the file in which they note these and the
+// directory in which browsers are kept. The next call that is for one has it again.
+func Left(path, keep string) (all []Session) {
+	m := memory{path: path, keep: keep}
+	found := map[string]*Session{} // by their browsers
+	for key, n := range m.load() {
+		at := m.kept(n)
+		if !n.isLeft() || at.IsZero() {
+			continue
+		}
+		s := found[n.Browser]
+		if s == nil {
+			s = &Session{Name: api.Called(n.Browser), Idle: time.Since(at).Seconds(), Options: shown(n.Options),
+				KeptAt: &record.Time{Time: at}}
+			found[n.Browser] = s
+			saved, _ := private.ReadFile(kept.Path(keep, n.Browser))
+			for range jsonrpc.Elements(jsonrpc.Get(saved, "tabs")) {
+				s.Tabs++
+			}
+		}
+		kind, name, _ := strings.Cut(key, " ")
+		switch kind {
+		case "name", "called":
+			s.Name = name
+		case "process":
+			s.Owner = &Owner{}
+			fmt.Sscan(name, &s.Owner.PID)
+		}
+		if kind != "called" {
+			s.URL = n.Page
+		}
+	}
+	for _, s := range found {
+		if s.Owner != nil {
+			s.Owner.Name = strings.TrimSuffix(s.Name, fmt.Sprint("-", s.Owner.PID))
+		}
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b Session) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
 // kept returns when the browser of a session was kept last; the zero time: it is not.
 func (m *memory) kept(n noted) time.Time {
 	if n.Browser == "" {
 		return time.Time{}
 	}
 	info, err := os.Stat(kept.Path(m.keep, n.Browser))
-	if err != nil {
+	if err != nil || time.Since(info.ModTime()) >= Idle { // it would have ended
 		return time.Time{}
 	}
 	return info.ModTime()

@@ -2,12 +2,15 @@ package shell
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"btools/lib/control/api"
+	"btools/lib/fleet/kept"
 	"btools/lib/proc"
 )
 
@@ -61,4 +64,33 @@ func TestMemory(t *testing.T) {
 			t.Errorf("the sessions are %q", got)
 		}
 	})
+}
+
+// What services have left that were killed is listed once, with its name and its owner, as long as it is kept.
+func TestLeft(t *testing.T) {
+	dir := t.TempDir()
+	m := memory{path: dir + "/calls.json", keep: dir, self: place{proc.Self(), "/self"}}
+	dead := place{proc.Identity{PID: m.self.Process.PID, Start: 1, Boot: proc.Boot()}, "/dead"}
+	claude, shop, gone := api.NameOf("claude-12"), api.NameOf("shop"), api.NameOf("gone")
+	err := m.change(t.Context(), func(all map[string]noted) {
+		all["process 12 3 boot"] = noted{place: dead, Page: "http://a/", Browser: claude}
+		all["called claude-12"] = noted{place: dead, Browser: claude}
+		all["name shop"] = noted{place: dead, Browser: shop, Options: []string{"--device=Pixel 7"}}
+		all["name gone"] = noted{place: dead, Browser: gone}
+		all["name here"] = noted{place: m.self, Browser: shop}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-Idle)
+	for name, at := range map[string]time.Time{claude: {}, shop: {}, gone: long} {
+		os.WriteFile(kept.Path(dir, name), []byte(`{"tabs":[{},{}]}`), 0o600)
+		os.Chtimes(kept.Path(dir, name), at, at)
+	}
+	all := Left(m.path, dir)
+	if len(all) != 2 || all[0].Name != "claude-12" || *all[0].Owner != (Owner{12, "claude"}) ||
+		all[0].URL != "http://a/" || all[0].Tabs != 2 || all[0].KeptAt == nil ||
+		all[1].Name != "shop" || all[1].Owner != nil || len(all[1].Options) != 1 {
+		t.Errorf("there are %+v", all)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/jsonrpc"
 	"btools/lib/proc"
+	"btools/lib/record"
 	"btools/lib/results"
 	"btools/lib/shell/relay"
 	"btools/lib/wait"
@@ -162,6 +163,9 @@ type Session struct {
 	Calls   int      `json:"calls"` // that run
 	Idle    float64  `json:"idle_seconds"`
 	Options []string `json:"options,omitempty"`
+	// KeptAt is as of when its browser is kept, of a session whose service was killed: the next call has it again. Nil:
+	// its service runs.
+	KeptAt *record.Time `json:"kept_at,omitempty"`
 }
 
 // Owner is the process with whose end a session ends.

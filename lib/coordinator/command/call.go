@@ -643,22 +643,30 @@ func codeOf(err error) int {
 var SessionRecords = &cli.Records{Columns: []cli.Column{{Head: "NAME", Field: "session.name"},
 	{Head: "OWNER", Field: "session.owner.name"},
 	{Head: "PID", Field: "session.owner.pid"}, {Head: "TABS", Field: "session.tab_count"},
-	{Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds}, {Head: "TITLE", Field: "session.title"},
+	{Head: "IDLE", Field: "session.idle_seconds", Show: cli.Seconds},
+	{Head: "KEPT", Field: "session.kept_at", Show: cli.Clock, Spare: 1}, {Head: "TITLE", Field: "session.title"},
 	{Head: "URL", Field: "session.url"}}, Members: map[string]any{"session": shell.Session{}}}
+
+// sessionsOf gives a function the sessions of bmcp call, and those that a service has left which was killed.
+func sessionsOf(ctx context.Context, store *state.Store, take func([]shell.Session)) error {
+	err := shell.All(ctx, store, "sessions", nil, take)
+	take(shell.Left(memoryOf(store), store.KeptCalls()))
+	if errors.Is(err, shell.ErrNoService) {
+		return nil
+	}
+	return err
+}
 
 // Sessions lists the sessions of bmcp call.
 func Sessions(c *cli.Context) error {
 	ctx, stop, _ := lifetime.Context()
 	defer stop(nil)
 	var rs []*record.Record
-	failed := shell.All(ctx, c.State(), "sessions", nil, func(all []shell.Session) {
+	failed := sessionsOf(ctx, c.State(), func(all []shell.Session) {
 		for _, s := range all {
 			rs = append(rs, record.Of("session", s))
 		}
 	})
-	if errors.Is(failed, shell.ErrNoService) {
-		failed = nil
-	}
 	return errors.Join(failed, c.Out.Print(nil, rs...))
 }
 

@@ -37,7 +37,7 @@ func OfferCall(c *cli.Completion) {
 func OfferSessions(c *cli.Completion) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
-	shell.All(ctx, c.State(), "sessions", nil, func(all []shell.Session) { // without a service there are none
+	sessionsOf(ctx, c.State(), func(all []shell.Session) {
 		for _, s := range all {
 			if s.Name != "" {
 				c.Offer(s.Name, s.URL)
