@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"btools/lib/agent/instances"
@@ -38,11 +37,9 @@ const hubPatience = 20 * time.Second
 // some session has tabs in them.
 type hub struct {
 	fixed // for what no hub is asked
+	service
 	Joined
 	src      *Source
-	ctx      context.Context
-	stop     context.CancelFunc
-	work     sync.WaitGroup
 	choosing chan struct{} // full while a named browser is claimed
 
 	first wait.Starter[*claim] // of the default browser
@@ -70,7 +67,7 @@ type claim struct {
 func OfHub(how Joined, idle time.Duration) *Source {
 	h := &hub{Joined: how, src: &Source{Launched: how.Launched}, held: map[string]*claim{},
 		choosing: make(chan struct{}, 1), fixed: fixed{notOurs: errNotOurs}}
-	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.service.init(nil) // it has a connection for each claim
 	h.first.Start = h.claimDefault
 	h.first.Gone = func(c *claim) error {
 		if wait.Closed(c.at.Died) {
@@ -144,15 +141,6 @@ func (h *hub) claimDefault() (*claim, error) {
 		case <-h.ctx.Done():
 		}
 	}
-}
-
-// do runs f in a goroutine that close waits for. It does nothing after close.
-func (h *hub) do(f func()) {
-	h.change(func() {
-		if h.ctx.Err() == nil {
-			h.work.Go(f)
-		}
-	})
 }
 
 // hold claims a browser and returns the claim, which lasts until the browser has left or is freed. It releases the hub
@@ -333,6 +321,6 @@ func (h *hub) close() {
 	h.first.Refuse(ErrEnded)
 	h.change(h.stop)
 	h.first.Close(ErrEnded)
-	h.work.Wait()
+	h.service.close()
 	h.Hubs.Close()
 }
