@@ -114,13 +114,13 @@ func (g *grant) renew(ctx context.Context) (died <-chan struct{}, id string, our
 // restBound is how long bpool may take to note what becomes of a lease.
 const restBound = 10 * time.Second
 
-// rest tells bpool that the lease is not used until it is renewed.
-func (g *grant) rest(ctx context.Context) {
+// rest tells bpool that the lease is not used until it is renewed, if that is so.
+func (g *grant) rest(ctx context.Context, isSo func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, restBound)
 	defer cancel()
 	g.calling.Lock()
 	defer g.calling.Unlock()
-	if !g.released {
+	if !g.released && isSo() {
 		api.Rest.Ask(ctx, g.c, g.of())
 	}
 }

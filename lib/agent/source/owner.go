@@ -193,9 +193,8 @@ func (b *ownerUse) Leave() (release func()) {
 		all[sessionKey{}] = &ownerSession{name: name} // a child may be connected to it, though no call has used it
 	}
 	for _, k := range leases {
-		k.gone = true
 		b.table.remove(k)
-		if !k.asking {
+		if k.phase != asking {
 			held = append(held, k.at)
 		}
 	}

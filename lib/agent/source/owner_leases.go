@@ -30,14 +30,20 @@ type keptLease struct {
 	instance string // requested ID; "": any
 	byName   bool   // the request names the pool
 	at       *Lease // nil: there is no lease yet
-	asking   bool   // a request is under way
-	err      error  // of the request
-	gone     bool   // it is not kept any more
-	ours     bool   // a request since the last call has shown that the lease holds
+	phase    phase
+	err      error // of the request
 	cancel   context.CancelFunc
 	ttl      time.Duration
-	resting  chan struct{} // closed when bpool knows that no call uses the lease; nil: it need not know
 }
+
+// phase is what an owner knows of a lease that it keeps.
+type phase int
+
+const (
+	unsure phase = iota // no call uses the lease, and bpool may have ended it
+	asking              // a request is under way
+	ours                // a request since the last call has shown that the lease holds
+)
 
 // affinitySession is the AFFINITY of pools whose instances a session keeps.
 const affinitySession = "session"
@@ -55,19 +61,19 @@ func (b *ownerUse) keep(ctx context.Context, info *api.PoolStatus, id string, by
 			b.leases = append(b.leases, k)
 			b.table.set(k, rules{})
 		}
-		for b.table.begin(k); !k.gone && !(k.ours && !k.asking && b.table.ready(k)); {
-			if !k.asking && b.table.ready(k) {
+		for b.table.begin(k); b.table.knows(k) && !(k.phase == ours && b.table.ready(k)); {
+			if k.phase == unsure && b.table.ready(k) {
 				b.askLocked(k)
 			}
 			if err := b.waitLocked(ctx); err != nil {
 				b.returnedLocked(k)
-				if k.at == nil && k.asking && b.table.calls(k) == 0 { // nobody waits for it any more
+				if k.at == nil && k.phase == asking && b.table.calls(k) == 0 { // nobody waits for it any more
 					k.cancel()
 				}
 				return nil, err
 			}
 		}
-		if !k.gone {
+		if b.table.knows(k) {
 			at := *k.at
 			at.Release = func() { b.returned(k) }
 			return &at, nil
@@ -98,8 +104,8 @@ func (b *ownerUse) findLocked(pool, id string) *keptLease {
 // askLocked begins a request for the lease, or for whether it still holds.
 func (b *ownerUse) askLocked(k *keptLease) {
 	ctx, cancel := context.WithCancel(b.ctx)
-	at, resting := k.at, k.resting
-	k.asking, k.cancel, k.resting = true, cancel, nil
+	at := k.at
+	k.phase, k.cancel = asking, cancel
 	b.work.Go(func() {
 		defer cancel()
 		if at == nil {
@@ -107,12 +113,9 @@ func (b *ownerUse) askLocked(k *keptLease) {
 			b.answered(k, at, "", err)
 			return
 		}
-		if resting != nil {
-			<-resting // before it is in use again
-		}
 		fresh := *at
-		var ours bool
-		if fresh.Died, fresh.ID, ours = at.granted.renew(ctx); !ours {
+		var holds bool
+		if fresh.Died, fresh.ID, holds = at.granted.renew(ctx); !holds {
 			b.answered(k, at, "had been ended"+at.notices.ending(), nil)
 			return
 		}
@@ -150,7 +153,7 @@ func (b *ownerUse) answered(k *keptLease, at *Lease, lost string, err error) {
 	b.mu.Lock()
 	drop := at
 	switch {
-	case k.gone: // meanwhile: the session has ended, or has got another one
+	case !b.table.knows(k): // meanwhile: the session has ended, or has got another one
 	case lost != "":
 		b.dropLocked(k)
 		b.loseLocked("", loss{pool: k.pool, text: fmt.Sprintf("this session's lease of instance %s of pool %s %s",
@@ -161,7 +164,7 @@ func (b *ownerUse) answered(k *keptLease, at *Lease, lost string, err error) {
 	case k.at == nil && b.table.calls(k) == 0:
 		b.dropLocked(k)
 	default:
-		k.at, k.ours, drop = at, true, nil
+		k.at, k.phase, drop = at, ours, nil
 		b.table.set(k, rules{rest: at.Hibernate, end: k.ttl})
 		if l := b.lost[""]; at.kept && l.pool == k.pool {
 			l.back = true
@@ -169,7 +172,6 @@ func (b *ownerUse) answered(k *keptLease, at *Lease, lost string, err error) {
 		}
 		b.satisfyLocked(k)
 	}
-	k.asking = false
 	b.restLocked(k)
 	b.advanceLocked()
 	b.mu.Unlock()
@@ -191,7 +193,6 @@ func (b *ownerUse) satisfyLocked(k *keptLease) {
 }
 
 func (b *ownerUse) dropLocked(k *keptLease) {
-	k.gone = true
 	b.leases = slices.DeleteFunc(b.leases, func(other *keptLease) bool { return other == k })
 	b.book.removeLocked(k)
 }
@@ -210,15 +211,17 @@ func (b *ownerUse) returnedLocked(k *keptLease) {
 
 // restLocked tells bpool that the lease is not used, if no call uses it.
 func (b *ownerUse) restLocked(k *keptLease) {
-	if k.gone || k.at == nil || k.asking || b.table.calls(k) > 0 {
+	if k.phase != ours || b.table.calls(k) > 0 || !b.table.knows(k) {
 		return
 	}
-	k.ours = false
-	at, told := k.at, make(chan struct{})
-	k.resting = told
+	k.phase = unsure
+	at := k.at
 	b.work.Go(func() {
-		defer close(told)
-		at.granted.rest(b.ctx)
+		at.granted.rest(b.ctx, func() bool { // unless it is in use again
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return k.phase == unsure
+		})
 	})
 }
 
@@ -227,7 +230,7 @@ func (b *ownerUse) restLocked(k *keptLease) {
 func (k *keptLease) step(due due[usable]) (kept time.Time) {
 	b := k.owner
 	b.mu.Lock()
-	at, isReady := k.at, !k.gone && !k.asking
+	at, isReady := k.at, k.phase == unsure && b.table.knows(k)
 	b.mu.Unlock()
 	if !isReady || due.step == endStep && k.isTakenOver(at) {
 		return time.Now()
@@ -238,7 +241,7 @@ func (k *keptLease) step(due due[usable]) (kept time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case k.gone:
+	case !b.table.knows(k):
 		return time.Now()
 	case due.step == endStep:
 		b.dropLocked(k)
