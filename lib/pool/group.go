@@ -68,11 +68,11 @@ func (s *slot) joinLocked(up *sync.WaitGroup) {
 	g.fleet = g.newFleet()
 	v.groups = append(v.groups, g)
 	up.Add(1)
-	g.hooks, g.browsers, g.started = g, g.newBrowsers(), sync.OnceFunc(up.Done)
+	g.Owner, g.Runner, g.Started = g, g.newBrowsers(), sync.OnceFunc(up.Done)
 	v.running.Go(func() {
-		defer g.started()
-		g.run()
-		g.browsers.Close()
+		defer g.Started()
+		g.Run(g.ctx)
+		g.Runner.Close()
 		g.fleet.Close()
 		close(g.gone)
 		v.mu.Lock()
@@ -102,7 +102,7 @@ func (g *group) endIfUnusedLocked() {
 func (g *group) setLocked(state string) {
 	g.state = state
 	if state != Failed {
-		g.check = check{at: time.Now(), responsive: state == Healthy}
+		g.Check = supply.Checked{At: time.Now(), Responsive: state == Healthy}
 	}
 	for _, s := range slices.Clone(g.slots) {
 		s.setLocked(state)
@@ -154,7 +154,7 @@ func (g *group) Launched(of, before *supply.Chrome, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if g.chrome != nil {
-		g.cause = g.successor.Cause
+		g.Cause = g.successor.Cause
 		g.draining = append(g.draining, g.chrome)
 		g.chrome.Drain()
 	}
@@ -166,12 +166,12 @@ func (g *group) fault(of *supply.Chrome, err error) {
 	g.service.mu.Lock()
 	isCurrent := g.chrome != nil && g.chrome.Chrome == of
 	if isCurrent {
-		g.replace = supply.Grounds{Cause: supply.Hang, Text: "could not end a session"}
+		g.Replace = supply.Grounds{Cause: supply.Hang, Text: "could not end a session"}
 	}
 	g.service.mu.Unlock()
 	if isCurrent {
 		g.log.Warn(err.Error())
-		g.wake()
+		g.Wake()
 	}
 }
 
@@ -182,7 +182,7 @@ func (g *group) Running(c *supply.Chrome) {
 }
 
 // Changed makes the runner look at its browser.
-func (g *group) Changed() { g.wake() }
+func (g *group) Changed() { g.Wake() }
 
 // Over returns why a browser has ended.
 func (g *group) Over(c *supply.Chrome) error { return c.Cause() }
@@ -191,12 +191,10 @@ func (g *group) Over(c *supply.Chrome) error { return c.Cause() }
 // browser has ended.
 func (g *group) activateLocked(c *fleet.Chrome) {
 	v := g.service
-	g.chrome, g.launchedAt, g.uses, g.replace, g.needed = c, time.Now(), 0, none, false
-	g.measured, g.mayReplace = time.Time{}, true
-	if g.hadBrowser {
-		g.restartedLocked(g.cause, g.slots...)
+	g.chrome, g.Replace, g.needed, g.mayReplace = c, supply.None, false, true
+	if g.LaunchedLocked(true, 0) {
+		g.restartedLocked(g.Cause, g.slots...)
 	}
-	g.hadBrowser = true
 	for _, l := range v.leases {
 		if l.slot.group == g && !l.on.IsLive() && !l.isHibernated() && !l.loseLocked("is gone") {
 			g.useLocked(l, true)
@@ -206,11 +204,16 @@ func (g *group) activateLocked(c *fleet.Chrome) {
 	g.setLocked(Healthy)
 }
 
-// lostLocked forgets the browser, which has failed, and tells its holders.
-func (g *group) lostLocked(what, next string) {
+// StartingLocked notes that a browser is about to be launched.
+func (g *group) StartingLocked() { g.setLocked(g.startState()) }
+
+// FailedLocked forgets the browser, which has failed, and tells its holders.
+func (g *group) FailedLocked(what, next string) {
 	c := g.chrome
-	g.chrome, g.replace = nil, none
-	g.notifyHoldersLocked(c, what, "; "+next)
+	g.chrome, g.Replace = nil, supply.None
+	g.notifyHoldersLocked(c, what+briefReason(g.Check.Err), "; "+next)
+	g.setLocked(Failed)
+	g.failWaitersLocked()
 }
 
 // notifyHoldersLocked tells each holder what the end of this browser cost it, and what
@@ -223,44 +226,44 @@ func (g *group) notifyHoldersLocked(c *fleet.Chrome, what, then string) {
 	}
 }
 
-// begunLocked notes that there is a browser, or that one is launched for the first lease.
+// BegunLocked notes that there is a browser, or that one is launched for the first lease.
 // Then leases are granted while it starts, because it is launched for leases that exist already.
-func (g *group) begunLocked(now bool) {
+func (g *group) BegunLocked(now bool) {
 	if !now {
 		g.setLocked(Healthy)
 	}
 }
 
-// endedLocked notes why a browser has ended by which no failure is meant.
-func (g *group) endedLocked(error) supply.Cause {
+// EndedLocked notes why a browser has ended by which no failure is meant.
+func (g *group) EndedLocked(error) supply.Cause {
 	c := g.chrome
 	g.chrome = nil
 	g.notifyHoldersLocked(c, idleText(g.set), "; the next connection launches another one")
 	return ""
 }
 
-// reviewLocked returns what to do with the browser, which is launched when it is needed.
-func (g *group) reviewLocked(state string) (act func(), over bool) {
-	switch why := g.replaceReasonLocked(); {
+// ReviewLocked returns what to do with the browser, which is launched when it is needed.
+func (g *group) ReviewLocked(state string) (act func(), over bool) {
+	switch why := g.GroundsLocked(); {
 	case state == supply.Stopped:
-		g.forceReplace = false // there is nothing to replace
+		g.ForceReplace = false // there is nothing to replace
 		if g.needed {
-			return g.browsers.Begin, false
+			return g.Runner.Begin, false
 		}
 	case state != supply.Ready || g.chrome == nil:
-	case g.forceReplace:
+	case g.ForceReplace:
 		for _, c := range append(slices.Clone(g.draining), g.chrome) {
 			g.notifyHoldersLocked(c, "is replaced by bpool restart", "; its pages are lost")
 		}
 		g.chrome, g.draining = nil, nil
 		g.setLocked(Starting) // stopping takes time
-		return func() { g.browsers.Stop(g.ctx, true) }, true
-	case why != none && g.mayReplace:
+		return func() { g.Runner.Stop(g.ctx, true) }, true
+	case why != supply.None && g.mayReplace:
 		g.mayReplace, g.successor = false, why
 		id := g.chrome.Browser.Instance.ID
 		return func() {
 			g.log.Info("replacing the browser, which "+why.Text, "id", id)
-			g.browsers.Replace()
+			g.Runner.Replace()
 		}, false
 	}
 	return nil, false
@@ -278,12 +281,12 @@ func (g *group) checked(of *supply.Chrome) {
 	if c == nil || c.Chrome != of {
 		return
 	}
-	g.passed(of, pids...)
+	g.Passed(of, pids...)
 	c.RetrySpares()
 	v.mu.Lock()
 	g.mayReplace = true
 	v.mu.Unlock()
-	g.wake()
+	g.Wake()
 }
 
 // Ending tells the holders what became of a browser that was draining. Those of the current one are told by watch.

@@ -12,6 +12,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/fleet/book"
+	"btools/lib/fleet/supply"
 	"btools/lib/logins"
 	"btools/lib/record"
 	"btools/lib/virtual"
@@ -94,7 +95,7 @@ func (p *pool) grantLocked(ctx context.Context, n int, r Request) *lease {
 		l.kept = from != nil
 		s.group.startLeaseLocked(l, from)
 	} else {
-		s.uses++
+		s.Uses++
 	}
 	l.ctx, l.cancel = context.WithCancel(v.ctx)
 	if r.Held || r.Confirm { // even if the connection ended just now
@@ -239,8 +240,8 @@ func (l *lease) finishEnd(mayKeep bool) {
 		s.syncQueueLocked() // there is no browser to replace
 		return
 	}
-	if s.replace = s.replaceReasonLocked(); s.replace != none {
-		s.wake()
+	if s.Replace = s.GroundsLocked(); s.Replace != supply.None {
+		s.Wake()
 	}
 	s.syncQueueLocked()
 }

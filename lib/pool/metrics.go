@@ -159,7 +159,7 @@ func (m *metrics) usageOf(pool string) (r usage) {
 		if g.chrome != nil {
 			chromes = append(slices.Clone(chromes), g.chrome)
 		}
-		r.memory += g.memory
+		r.memory += g.Memory
 		for _, l := range v.leases {
 			if l.slot.group == g && !l.isHibernated() {
 				r.leased++
@@ -171,7 +171,7 @@ func (m *metrics) usageOf(pool string) (r usage) {
 		}
 	}
 	for _, s := range proxied {
-		r.memory += s.memory
+		r.memory += s.Memory
 	}
 	v.mu.Unlock()
 	for _, s := range proxied {

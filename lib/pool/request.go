@@ -151,7 +151,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	}
 	for _, s := range p.slots {
 		if s.state == Failed {
-			s.runs().wake() // a request waits for it now
+			s.runs().Wake() // a request waits for it now
 		}
 	}
 	p.yieldLocked()
@@ -358,14 +358,10 @@ func (p *pool) earliestLocked(n int) time.Time {
 }
 
 func (s *slot) earliestLocked() time.Time {
-	r := s.runs()
-	if s.state != Failed || r.retriesAtOnceLocked() {
+	if s.state != Failed {
 		return time.Time{}
 	}
-	if r.retry.Definite {
-		return supply.Never
-	}
-	return r.retry.OnDemand
+	return s.runs().EarliestLocked()
 }
 
 // failWaitersLocked fails the requests whose instances have all failed and are

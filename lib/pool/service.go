@@ -160,7 +160,7 @@ func (v *Service) StalledCheck() string {
 		for _, s := range p.slots {
 			// A third of the time, because three intervals may overflow a Duration.
 			if s.state == Healthy && s.hasHealthCheckLocked() &&
-				time.Since(s.runs().check.at)/3 > s.set.HealthInterval+liveness.Longest(s.set.HealthTimeout) {
+				time.Since(s.runs().Check.At)/3 > s.set.HealthInterval+liveness.Longest(s.set.HealthTimeout) {
 				return p.cfg.Name + "/" + s.set.ID
 			}
 		}
@@ -170,7 +170,7 @@ func (v *Service) StalledCheck() string {
 
 // hasHealthCheckLocked reports whether the instance's health is checked.
 func (s *slot) hasHealthCheckLocked() bool {
-	return s.runs().isChecked || s.group != nil && s.group.chrome != nil
+	return s.runs().IsCheckedLocked() || s.group != nil && s.group.chrome != nil
 }
 
 // Unhealthy says what is wrong with the service as a whole: it is stopping, its
@@ -213,9 +213,9 @@ func (v *Service) Restart(poolName, instance string) (int, error) {
 			s.group.replaceSessionLocked(s)
 			continue
 		}
-		s.runs().forceReplace = true
+		s.runs().ForceReplace = true
 		s.syncQueueLocked()
-		s.runs().wake()
+		s.runs().Wake()
 	}
 	return n, nil
 }

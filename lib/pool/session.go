@@ -56,8 +56,8 @@ func (g *group) startLeaseLocked(l *lease, from *fleet.Kept) {
 	}
 	l.entry = g.fleet.Hold(l.id, w, from, l.slot.lastPagesClosed)
 	g.useLocked(l, from == nil)
-	if g.replaceReasonLocked() != none {
-		g.wake()
+	if g.GroundsLocked() != supply.None {
+		g.Wake()
 	}
 }
 
@@ -66,11 +66,11 @@ func (g *group) startLeaseLocked(l *lease, from *fleet.Kept) {
 func (g *group) useLocked(l *lease, ahead bool) {
 	if g.chrome == nil {
 		g.needed = true
-		g.wake()
+		g.Wake()
 		return
 	}
 	l.on = g.chrome
-	g.uses++
+	g.Uses++
 	g.setAheadLocked(l, ahead)
 	g.setSparesLocked()
 }
@@ -107,8 +107,8 @@ func (g *group) endLeaseLocked(l *lease) {
 	}
 	g.setAheadLocked(l, false)
 	g.setSparesLocked()
-	if g.replaceReasonLocked() != none {
-		g.wake()
+	if g.GroundsLocked() != supply.None {
+		g.Wake()
 	}
 	g.endIfUnusedLocked()
 }
@@ -121,8 +121,8 @@ func (g *group) replaceSessionLocked(s *slot) {
 	switch {
 	case hibernated:
 	case g.chrome == nil:
-		g.forceReplace = g.state == Failed
-		g.wake()
+		g.ForceReplace = g.state == Failed
+		g.Wake()
 		return
 	case l == nil || l.on == nil:
 		return // the next lease gets a fresh session anyway
@@ -249,7 +249,7 @@ func (g *group) await(ctx context.Context, id string, restores bool) (*fleet.Chr
 		if c := g.chrome; c.IsLive() && c.Admit() {
 			if l.on != c || restores {
 				l.on = c
-				g.uses++
+				g.Uses++
 			}
 			if l.ahead {
 				c.Reserve()
@@ -258,19 +258,19 @@ func (g *group) await(ctx context.Context, id string, restores bool) (*fleet.Chr
 			return c, nil
 		}
 		now := time.Now()
-		if g.state == Failed && (g.retry.Definite || g.retry.OnDemand.Sub(now) > supply.MinRetryDelay) {
+		if g.state == Failed && (g.Retry.Definite || g.Retry.OnDemand.Sub(now) > supply.MinRetryDelay) {
 			words := "it will not be replaced (RESTART=never)"
-			if !g.retry.Off {
-				words = NextTry(g.retry.OnDemand, now)
+			if !g.Retry.Off {
+				words = NextTry(g.Retry.OnDemand, now)
 			}
 			return nil, control.Errorf(control.Unavailable, "the browser of %s/%s is gone: %s, %s", l.slot.poolName,
-				l.slot.set.ID, briefReason(g.check.err), words)
+				l.slot.set.ID, briefReason(g.Check.Err), words)
 		}
 		g.needed = true
 		g.waiting++
 		changed := g.changed.Next()
 		v.mu.Unlock()
-		g.wake()
+		g.Wake()
 		select {
 		case <-changed:
 		case <-ctx.Done():

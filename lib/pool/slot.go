@@ -64,7 +64,6 @@ func (p *pool) newSlot(n int, set settings.Settings) (*slot, error) {
 	v := p.service
 	s := &slot{runner: v.newRunner(p.cfg.Name, set), gone: make(chan struct{}), pool: p, number: n}
 	s.log = s.log.With("instance", set.ID)
-	s.state = s.startState()
 	if !set.Launch {
 		return s, nil
 	}
@@ -92,7 +91,7 @@ func (p *pool) newSlot(n int, set settings.Settings) (*slot, error) {
 		},
 		Unconnected: s.resetDownloads, Held: func() bool { return len(s.held.all()) > 0 },
 		State: v.State, Options: launchOptions(set), Idle: set.Idle,
-		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.wake,
+		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.Wake,
 		Health: supply.Health{Interval: set.HealthInterval, Timeout: set.HealthTimeout, Checked: s.checked},
 		Front: front.Front{Limit: front.Limit{Max: maxRequests},
 			Routes: []front.Route{{Path: front.DownloadsPath, Answer: s.answerDownloads}}},
@@ -102,7 +101,7 @@ func (p *pool) newSlot(n int, set settings.Settings) (*slot, error) {
 		s.proxy.Front.Guard.User = s.endpointUser
 	}
 	s.proxy.Start()
-	s.browsers = s.proxy.Browsers()
+	s.Runner = s.proxy.Browsers()
 	return s, nil
 }
 
@@ -134,13 +133,16 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 		return
 	}
 	if s.proxy == nil {
-		s.check = check{at: time.Now(), responsive: true}
+		s.Check = supply.Checked{At: time.Now(), Responsive: true}
 		s.setLocked(Healthy)
 		return
 	}
 	v := s.service
 	up.Add(1)
-	s.hooks, s.left, s.started = s, s.endLeaseOfJoined, sync.OnceFunc(up.Done)
+	s.Owner, s.Started = s, sync.OnceFunc(up.Done)
+	if s.set.Extension {
+		s.Left = s.endLeaseOfJoined
+	}
 	v.running.Go(func() {
 		s.proxy.Serve(s.ctx, s.listener)
 		v.mu.Lock()
@@ -149,15 +151,15 @@ func (s *slot) startLocked(up *sync.WaitGroup) {
 		close(s.gone)
 	})
 	v.running.Go(func() {
-		defer s.started()
+		defer s.Started()
 		for _, before := range s.profileReleased {
-			s.started()
+			s.Started()
 			select {
 			case <-before:
 			case <-s.ctx.Done():
 			}
 		}
-		s.run()
+		s.Run(s.ctx)
 	})
 }
 
@@ -191,7 +193,7 @@ func (s *slot) retireLocked() {
 func (s *slot) setLocked(state string) {
 	changed := s.state != state
 	if changed {
-		s.service.events.ofInstance(state, s, s.runs().check.err)
+		s.service.events.ofInstance(state, s, s.runs().Check.Err)
 	}
 	s.state = state
 	s.syncQueueLocked()
@@ -205,7 +207,7 @@ func (s *slot) syncQueueLocked() {
 	if s.retired {
 		return // the slot in the queue is another instance's by now
 	}
-	if s.state == Healthy && s.lease == nil && s.replace == none && !s.forceReplace &&
+	if s.state == Healthy && s.lease == nil && s.Replace == supply.None && !s.ForceReplace &&
 		!s.pool.drained && !s.service.closing {
 		s.pool.leases.Put(s.number)
 	} else {
@@ -213,52 +215,58 @@ func (s *slot) syncQueueLocked() {
 	}
 }
 
-// begunLocked notes that there is a browser, or that the first connection launches one.
-func (s *slot) begunLocked(bool) {
-	if s.hadBrowser {
-		s.hadBrowser = false
-		s.restartedLocked(s.cause, s)
-	}
-	s.check = check{at: time.Now(), responsive: true}
-	s.uses, s.launchedAt = 0, time.Now()
+// StartingLocked notes that a browser is about to be launched.
+func (s *slot) StartingLocked() { s.setLocked(s.startState()) }
+
+// BegunLocked notes that there is a browser, or that the first connection launches one.
+func (s *slot) BegunLocked(now bool) {
+	uses := 0
 	if s.lease != nil {
-		s.uses = 1
+		uses = 1
 	}
+	if s.LaunchedLocked(now, uses) {
+		s.restartedLocked(s.Cause, s)
+	}
+	s.Check = supply.Checked{At: time.Now(), Responsive: true}
 	s.setLocked(Healthy)
 }
 
-// lostLocked tells the holder of the instance.
-func (s *slot) lostLocked(what, next string) { s.notifyHolderLocked("%s; %s", what, next) }
+// FailedLocked tells the holder of the instance, whose browser has failed.
+func (s *slot) FailedLocked(what, next string) {
+	s.notifyHolderLocked("%s; %s", what+briefReason(s.Check.Err), next)
+	s.setLocked(Failed)
+	s.failWaitersLocked()
+}
 
-// endedLocked tells the holder why a browser has ended that has not failed.
-func (s *slot) endedLocked(why error) supply.Cause {
+// EndedLocked tells the holder why a browser has ended that has not failed.
+func (s *slot) EndedLocked(why error) supply.Cause {
 	if why == supply.Unused {
 		s.notifyHolderLocked("%s; the next connection launches another one", idleText(s.set))
 		return ""
 	}
 	s.notifyHolderLocked("was stopped (%s); a new browser replaces it; its pages are lost", why)
-	if why == proxy.SessionLeft {
+	if why == supply.SessionLeft {
 		return supply.Hang
 	}
 	return supply.Asked
 }
 
-// reviewLocked returns what to do with the browser.
-func (s *slot) reviewLocked(string) (act func(), over bool) {
+// ReviewLocked returns what to do with the browser.
+func (s *slot) ReviewLocked(string) (act func(), over bool) {
 	s.syncQueueLocked() // nobody leases a browser that is to be replaced
-	if !s.forceReplace && (s.replace == none || s.lease != nil) {
+	if !s.ForceReplace && (s.Replace == supply.None || s.lease != nil) {
 		return nil, false
 	}
 	s.notifyHolderLocked("is replaced by bpool restart; its pages are lost")
 	s.setLocked(s.startState()) // stopping takes time
-	return func() { s.browsers.Stop(s.ctx, false) }, true
+	return func() { s.Runner.Stop(s.ctx, false) }, true
 }
 
 // checked notes that the browser has passed a health check.
 func (s *slot) checked(c *supply.Chrome) {
-	if heavy := s.passed(c); heavy != none {
+	if heavy := s.Passed(c); heavy != supply.None {
 		s.log.Info("the browser " + heavy.Text + ": it is replaced when no lease has it")
-		s.wake()
+		s.Wake()
 	}
 }
 

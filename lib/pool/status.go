@@ -91,7 +91,7 @@ func (s *slot) status() api.InstanceStatus {
 		ID: s.set.ID, Status: state, Browser: s.set.Browser, Headless: s.set.IsHeadless(),
 		UserDataDir: s.set.Profile, WSLWindows: s.set.WSLWindows,
 		Isolated: s.set.Isolated, Isolation: s.set.Isolation, Timeout: s.set.Timeout.Milliseconds(),
-		Uses: r.uses, Restarts: s.restarts, Memory: r.memory, HibernateAfter: s.set.Hibernate.Milliseconds(),
+		Uses: r.Uses, Restarts: s.restarts, Memory: r.Memory, HibernateAfter: s.set.Hibernate.Milliseconds(),
 	}
 	if s.set.Alias != "" {
 		i.Alias = &s.set.Alias
@@ -107,8 +107,8 @@ func (s *slot) status() api.InstanceStatus {
 			i.LeaseExpires = &record.Time{Time: l.expires}
 		}
 	}
-	if s.state == Failed && !r.retry.Off {
-		i.NextTry = &record.Time{Time: r.retry.At}
+	if s.state == Failed && !r.Retry.Off {
+		i.NextTry = &record.Time{Time: r.Retry.At}
 	}
 	switch {
 	case s.proxy != nil:
@@ -119,10 +119,10 @@ func (s *slot) status() api.InstanceStatus {
 		i.Endpoint = at.HTTPURL
 		s.lease.addSession(&i)
 	}
-	if !r.check.at.IsZero() {
-		i.Health = api.HealthStatus{LastCheck: &record.Time{Time: r.check.at}, Responsive: r.check.responsive}
-		if r.check.err != "" {
-			i.Health.Error = new(r.check.err) // a copy, because the answer is written without the lock
+	if !r.Check.At.IsZero() {
+		i.Health = api.HealthStatus{LastCheck: &record.Time{Time: r.Check.At}, Responsive: r.Check.Responsive}
+		if r.Check.Err != "" {
+			i.Health.Error = new(r.Check.Err) // a copy, because the answer is written without the lock
 		}
 	}
 	return i

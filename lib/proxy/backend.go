@@ -73,7 +73,7 @@ func (b *backend) Ending(c *supply.Chrome) {
 	if c.Idle.ByConnections {
 		use = "WebSocket"
 	}
-	if c.Cause() == Unused {
+	if c.Cause() == supply.Unused {
 		b.log.Info("no " + use + " for " + c.Idle.Timeout.String() + ": stopping the browser")
 	}
 }

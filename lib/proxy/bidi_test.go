@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"btools/lib/fleet/supply"
 	"btools/lib/record"
 )
 
@@ -152,7 +153,7 @@ func TestSessionThatStays(t *testing.T) {
 	c := newBiDiClient(t, addr)
 	c.do("session.new")
 	c.CloseNow()
-	until(t, "the browser is stopped", func() bool { s, _ := p.Status(); return s.Exit == SessionLeft })
+	until(t, "the browser is stopped", func() bool { s, _ := p.Status(); return s.Exit == supply.SessionLeft })
 }
 
 // Firefox has no /json; a client that requests it is told what to do instead.

@@ -407,9 +407,9 @@ func (p *Proxy) run(g *supply.Chrome, t *tunnel, switched *http.Response) (sent,
 		t.Close()
 	} else if s := (&bidiSession{tunnel: t, toClient: client, toBrowser: browser, ended: make(chan struct{})}); !s.run(
 		func() { p.backend.markClientGone(t) }, g.Done()) {
-		p.Log.Debug(SessionLeft.Error(), "instance", g.Browser.Instance.ID)
+		p.Log.Debug(supply.SessionLeft.Error(), "instance", g.Browser.Instance.ID)
 		p.backend.markClientGone(t) // new clients wait for its end
-		p.backend.reportUnreachable(g, SessionLeft)
+		p.backend.reportUnreachable(g, supply.SessionLeft)
 	}
 	return client.Received(), browser.Received()
 }

@@ -187,13 +187,6 @@ const (
 	Stopping     = supply.Stopping
 )
 
-// Exits of browsers that the proxy has stopped and that were well.
-var (
-	ToldToStop  = supply.ToldToStop
-	Unused      = supply.Unused
-	SessionLeft = errors.New("a client left a session that cannot be ended")
-)
-
 // Status is the state of a proxy.
 type Status struct {
 	api.ProxyStatus

@@ -2,7 +2,8 @@
 // to launch it to its end: launched by a sibling, running already, or behind one
 // connection. It is opened for sessions once for all, asked for its health, and stopped
 // when it is idle. A Runner keeps one for its users: it launches it when it is needed,
-// replaces it by a successor, lets the one before drain, and stops it.
+// replaces it by a successor, lets the one before drain, and stops it. A Keeper keeps it
+// running for those who lease it: it launches it again after failures and when it is worn out.
 //
 // The package knows no users: it counts who uses a browser, and not who that is, has no
 // leases and no sessions of clients, and tells its owner what only that can word.
@@ -80,6 +81,8 @@ type Chrome struct {
 var (
 	Unused     = errors.New("nobody used it")
 	ToldToStop = errors.New("it was told to stop")
+	// SessionLeft is why a Firefox is stopped.
+	SessionLeft = errors.New("a client left a session that cannot be ended")
 
 	errByItself = errors.New("it ended by itself")
 	errLost     = errors.New("it has closed the connection that watches it")

@@ -91,6 +91,9 @@ type Grounds struct {
 	Text  string
 }
 
+// None are the grounds of a browser that stays.
+var None Grounds
+
 // Wear says when a browser is worn out. A limit of 0 is none.
 type Wear struct {
 	Once      bool // one use is enough
@@ -110,13 +113,13 @@ func (w Wear) Of(uses int, age time.Duration) Grounds {
 	case w.MaxAge > 0 && age >= w.MaxAge:
 		return Grounds{Old, fmt.Sprintf("is %v old (MAX_AGE=%v)", age.Round(time.Millisecond), w.MaxAge)}
 	}
-	return Grounds{}
+	return None
 }
 
 // OfMemory returns why a browser with this memory in bytes is to be replaced, or none.
 func (w Wear) OfMemory(n int64) Grounds {
 	if n <= cmp.Or(w.MaxMemory, n) {
-		return Grounds{}
+		return None
 	}
 	return Grounds{TooHeavy, fmt.Sprintf("has %d MiB of memory (MAX_MEMORY=%dMiB)", n>>20, w.MaxMemory>>20)}
 }
