@@ -164,6 +164,17 @@ type Begun struct {
 	Cancel func()
 }
 
+// Finish waits for a result that comes later, and returns it.
+func Finish(result any, err error) (any, error) {
+	switch later := result.(type) {
+	case Later:
+		return later()
+	case Begun:
+		return later.Later()
+	}
+	return result, err
+}
+
 // Taken is an answer after which the connection is another one: Do has it, and it closes when that returns. The client
 // sends nothing before it has the answer. Requests of this connection that wait are canceled.
 type Taken struct {

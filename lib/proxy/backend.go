@@ -4,36 +4,28 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
-	"btools/lib/control"
 	"btools/lib/exit"
 	"btools/lib/fleet/supply"
-	"btools/lib/launch/options"
 	"btools/lib/lifetime"
+	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/state"
+	"btools/lib/wait"
 )
 
 // backend owns the browser behind the proxy, which is launched on demand.
 type backend struct {
 	supply.Runner
-	owned bool           // false: another program launches and stops it
-	one   *OneConnection // to the browser; nil: there may be any number
-
-	state   *state.Store // the browsers of this machine; nil: not known
-	log     *slog.Logger
-	changed func() // called at each launch and end
-	// unconnected is called when the last WebSocket of a browser has closed.
-	unconnected func()
-	held        func() bool // somebody has been given the browser; nil: nobody
+	proxy *Proxy
 
 	mu         sync.Mutex    // not held while logging, which may block
 	epoch      chan struct{} // closed by closeWebSockets; requests that arrived before it fail
-	lastEpoch  chan struct{} // the one before, which is closed
+	lastEpoch  chan struct{} // epoch before this one, which is closed
 	epochBegan time.Time
 }
 
@@ -60,8 +52,8 @@ func (b *backend) Launched(_, _ *supply.Chrome, _ error) {}
 
 // Running logs a launch.
 func (b *backend) Running(c *supply.Chrome) {
-	if b.owned {
-		b.log.Info("launched the browser", "type", c.Type(), "id", c.Browser.Instance.ID,
+	if !b.proxy.Foreign {
+		b.proxy.Log.Info("launched the browser", "type", c.Type(), "id", c.Browser.Instance.ID,
 			"endpoint", cmp.Or(sibling.Addr(c.Browser.Instance), "pipe"),
 			"took_ms", time.Since(c.Began).Milliseconds())
 	}
@@ -74,27 +66,31 @@ func (b *backend) Ending(c *supply.Chrome) {
 		use = "WebSocket"
 	}
 	if c.Cause() == supply.Unused {
-		b.log.Info("no " + use + " for " + c.Idle.Timeout.String() + ": stopping the browser")
+		b.proxy.Log.Info("no " + use + " for " + c.Idle.Timeout.String() + ": stopping the browser")
 	}
 }
 
 // Changed tells the proxy's owner.
-func (b *backend) Changed() { b.changed() }
+func (b *backend) Changed() {
+	if b.proxy.Changed != nil {
+		b.proxy.Changed()
+	}
+}
 
 // Over logs why a browser has ended by itself.
 func (b *backend) Over(c *supply.Chrome) error {
 	exit := c.Cause()
 	if c.EndedByItself() {
-		log := b.log.Info
+		log := b.proxy.Log.Info
 		switch exit = c.Browser.Err(); {
 		case exit != nil:
-			log = b.log.Warn
+			log = b.proxy.Log.Warn
 		case b.wasStopped(c.Browser.Instance.ID):
 			exit = errors.New("it was stopped by blaunch stop or a signal")
 		default:
 			exit = errors.New("it ended by itself")
-			if b.held != nil && b.held() {
-				log = b.log.Warn
+			if b.proxy.Held != nil && b.proxy.Held() {
+				log = b.proxy.Log.Warn
 			}
 		}
 		log("the browser ended: " + exit.Error())
@@ -108,25 +104,142 @@ func (b *backend) Over(c *supply.Chrome) error {
 // wasStopped reports whether the browser's supervisor recorded that it was told
 // to stop.
 func (b *backend) wasStopped(id string) bool {
-	if b.state == nil || id == "" {
+	if b.proxy.State == nil || id == "" {
 		return false
 	}
-	f, err := b.state.Read()
+	f, err := b.proxy.State.Read()
 	return err == nil && slices.ContainsFunc(f.Exits,
 		func(e state.Exit) bool { return e.ID == id && e.Reason == lifetime.Stopped.Error() })
 }
 
-// errNotOwned is the error of commands to a browser of another program.
-func (b *backend) errNotOwned() error {
-	if b.owned {
-		return nil
+// epochAt returns the epoch of a request that arrived then, which fails when its epoch
+// ends. Who may connect can change with closeWebSockets, and the request was checked
+// after its arrival.
+func (b *backend) epochAt(arrival time.Time) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !arrival.After(b.epochBegan) {
+		return b.lastEpoch
 	}
-	return control.Errorf(control.NotOwned, "this proxy does not own its browser: it cannot launch or stop it")
+	return b.epoch
 }
 
-func (b *backend) relaunch(ctx context.Context, over options.Options, force bool) error {
-	if err := b.errNotOwned(); err != nil {
-		return err
+// addTunnel counts a WebSocket as use of the browser. It returns false if the
+// browser is ending or the epoch has ended.
+func (b *backend) addTunnel(g *supply.Chrome, t *tunnel, epoch <-chan struct{}) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !wait.Closed(epoch) && g.Connect(t)
+}
+
+func (b *backend) removeTunnel(g *supply.Chrome, t *tunnel) {
+	last := g.Disconnect(t)
+	close(t.done)
+	if last && b.proxy.Unconnected != nil {
+		b.proxy.Unconnected()
 	}
-	return b.Relaunch(ctx, over, force)
+}
+
+// markClientGone notes that the client of a WebSocket is gone.
+func (b *backend) markClientGone(t *tunnel) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.clientGone = true
+}
+
+// awaitSessionEnd waits until each WebSocket of the generation has a client:
+// the next session needs the one that is ending to be gone.
+func (b *backend) awaitSessionEnd(ctx context.Context, g *supply.Chrome, epoch <-chan struct{}) error {
+	for {
+		var left <-chan struct{}
+		b.mu.Lock()
+		for _, c := range g.Conns() {
+			if t := c.(*tunnel); t.clientGone {
+				left = t.done
+				break
+			}
+		}
+		b.mu.Unlock()
+		if left == nil {
+			return nil
+		}
+		select {
+		case <-left:
+		case <-g.Done():
+			return supply.ErrStopping
+		case <-epoch:
+			return supply.ErrCutOff
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// closeWebSockets closes the WebSockets of all clients, and fails the requests
+// that wait for one.
+func (b *backend) closeWebSockets() {
+	b.mu.Lock()
+	close(b.epoch)
+	b.lastEpoch, b.epoch, b.epochBegan = b.epoch, make(chan struct{}), time.Now()
+	var open []supply.Conn
+	if c := b.Status().Current; c != nil {
+		open = c.Conns()
+	}
+	for _, c := range open {
+		c.(*tunnel).clientGone = true
+	}
+	b.mu.Unlock()
+	for _, c := range open {
+		c.(*tunnel).closeClient()
+	}
+}
+
+// endDelay is how long a browser without an endpoint may take until it is seen
+// to end.
+const endDelay = 2 * time.Second
+
+// reportUnreachable reports that a browser does not work as it should. If it
+// does not end by itself, it is ended, provided that why is not nil. The result
+// says whether the browser has ended or will end, so that the request can be
+// tried with another one.
+func (b *backend) reportUnreachable(g *supply.Chrome, why error) bool {
+	if b.proxy.Foreign {
+		return false
+	}
+	select {
+	case <-g.Done():
+		return true // the next user waits until it is gone
+	case <-time.After(endDelay):
+	}
+	if why != nil {
+		g.End(why) // the next user launches another one
+	}
+	return why != nil
+}
+
+// stopOrphan stops the browser of a launcher that exited before it, because no
+// other program would. The record alone proves nothing: its process numbers may
+// come from another machine. So the browser must be listed in the state file of
+// this machine, have been launched since, and not be leased.
+func (b *backend) stopOrphan(browser *sibling.Browser, since time.Time) {
+	if b.proxy.State == nil || browser.Instance.ID == "" || browser.Record.Raw("lease") != nil {
+		return
+	}
+	f, err := b.proxy.State.Read()
+	if err != nil {
+		return
+	}
+	entry := f.Instance(browser.Instance.ID)
+	if entry == nil || entry.Record == nil || entry.Supervisor.PID != browser.Instance.SupervisorPID {
+		return
+	}
+	var listed record.Instance
+	if _, err := entry.Record.Get("instance", &listed); err != nil ||
+		listed.StartedAt.Before(since.Truncate(time.Millisecond)) {
+		return
+	}
+	if entry.Supervisor.Local() && entry.Supervisor.Signal(syscall.SIGTERM) == nil {
+		b.proxy.Log.Warn("the launcher exited before its browser, which is stopped now: a launcher must run as long as "+
+			"its browser, as blaunch --wait does", "id", browser.Instance.ID)
+	}
 }

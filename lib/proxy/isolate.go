@@ -41,21 +41,21 @@ func (p *Proxy) chrome(ctx context.Context, _ *fleet.Entry) (browser *virtual.Br
 
 // openPort opens a browser that has a debugging port, and warns of what remains open by
 // it.
-func (b *backend) openPort(ctx context.Context, of *sibling.Browser) (browser *virtual.Browser, err error) {
+func (p *Proxy) openPort(ctx context.Context, of *sibling.Browser) (browser *virtual.Browser, err error) {
 	path := ""
-	if b.one != nil {
-		browser, err = b.one.open(ctx, b.log)
+	if p.One != nil {
+		browser, err = p.One.open(ctx, p.Log)
 	} else if path, err = supply.SocketPath(ctx, of.Instance); err == nil {
-		browser, err = virtual.Open(ctx, "ws://"+sibling.Addr(of.Instance)+path, b.log)
+		browser, err = virtual.Open(ctx, "ws://"+sibling.Addr(of.Instance)+path, p.Log)
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case browser.KeepsPagesFromPort(ctx):
-		b.log.Warn("the browser of the sessions has a debugging port: local programs, and pages of the session with " +
+		p.Log.Warn("the browser of the sessions has a debugging port: local programs, and pages of the session with " +
 			"its own profile, can reach it and control all sessions; pages of other sessions cannot")
 	default:
-		b.log.Warn("the browser of the sessions has a debugging port: a page that goes there by itself controls the " +
+		p.Log.Warn("the browser of the sessions has a debugging port: a page that goes there by itself controls the " +
 			"whole browser, although sessions cannot open its address")
 	}
 	return browser, nil

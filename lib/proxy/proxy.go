@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/fleet"
 	"btools/lib/fleet/supply"
@@ -84,20 +85,13 @@ func (p *Proxy) Start() {
 		p.answerTimeout = answerTimeout
 	}
 	b := &p.backend
-	*b = backend{owned: !p.Foreign, state: p.State, log: p.Log, changed: p.Changed, unconnected: p.Unconnected,
-		held: p.Held, epoch: make(chan struct{}), one: p.One}
+	*b = backend{proxy: p, epoch: make(chan struct{})}
 	b.Runner = supply.Runner{Launch: p.Launch, Overlap: p.Overlap, Options: p.Options, Closed: errClosed, Owner: b,
-		Spec: supply.Spec{Foreign: p.Foreign, Open: b.openPort, Within: p.answerTimeout,
+		Spec: supply.Spec{Foreign: p.Foreign, Open: p.openPort, Within: p.answerTimeout,
 			Late: errors.New("its WebSocket did not answer"), Grace: endDelay, Health: p.Health, Log: p.Log,
 			Idle: supply.Idle{Timeout: p.Idle, ByConnections: p.IdleByConnections, Busy: isDownloading}}}
 	if p.One != nil {
 		b.Spec.Health.Ping = p.One.check
-	}
-	if p.Changed == nil {
-		p.backend.changed = func() {}
-	}
-	if p.Unconnected == nil {
-		p.backend.unconnected = func() {}
 	}
 	p.Front.Log = p.Log
 	if p.State != nil {
@@ -158,16 +152,27 @@ func (p *Proxy) begin(ctx context.Context) error {
 // unless it is already running with them; force replaces it in any case. A
 // failure is returned and not logged.
 func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) error {
-	return p.backend.relaunch(ctx, over, force)
+	if err := p.errNotOwned(); err != nil {
+		return err
+	}
+	return p.backend.Relaunch(ctx, over, force)
 }
 
 // Stop stops the browser and returns when it is gone. The next connection
 // launches another one.
 func (p *Proxy) Stop(ctx context.Context) error {
-	if err := p.backend.errNotOwned(); err != nil {
+	if err := p.errNotOwned(); err != nil {
 		return err
 	}
 	return p.backend.Stop(ctx, false)
+}
+
+// errNotOwned returns the error of commands to a browser of another program, or nil.
+func (p *Proxy) errNotOwned() error {
+	if !p.Foreign {
+		return nil
+	}
+	return control.Errorf(control.NotOwned, "this proxy does not own its browser: it cannot launch or stop it")
 }
 
 // Browsers returns what launches and stops the proxy's browser.

@@ -42,13 +42,7 @@ func (c *LocalConn) Call(ctx context.Context, method string, params, result any)
 	if err != nil {
 		return err
 	}
-	answer, err := c.methods.Serve(c.ctx, method, b)
-	switch later := answer.(type) {
-	case control.Later:
-		answer, err = later()
-	case control.Begun:
-		answer, err = later.Later()
-	}
+	answer, err := control.Finish(c.methods.Serve(c.ctx, method, b))
 	if err != nil {
 		return err
 	}

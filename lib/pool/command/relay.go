@@ -114,19 +114,8 @@ func (h *handler) route(ctx context.Context, local control.Handler, method strin
 				return got, err
 			}
 		}
-		return finish(local(ctx, method, params))
+		return control.Finish(local(ctx, method, params))
 	}), nil
-}
-
-// finish waits for an answer that comes later.
-func finish(result any, err error) (any, error) {
-	switch later := result.(type) {
-	case control.Later:
-		return later()
-	case control.Begun:
-		return later.Later()
-	}
-	return result, err
 }
 
 // releaseAll ends the leases of all processes that the caller may end.

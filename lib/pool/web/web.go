@@ -202,7 +202,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 		return nil, err
 	}
 	r.Timeout = new(max(0, most-time.Since(began)).Milliseconds())
-	got, err := finish(s.Lease(ctx, r, inline))
+	got, err := control.Finish(s.Lease(ctx, r, inline))
 	if err != nil {
 		leave()
 		if name != "" && control.ErrorOf(err).Code == control.Unavailable {
@@ -223,17 +223,6 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 		leave()
 	}()
 	return rec, nil
-}
-
-// finish waits for an answer that comes later.
-func finish(result any, err error) (any, error) {
-	switch later := result.(type) {
-	case control.Later:
-		return later()
-	case control.Begun:
-		return later.Later()
-	}
-	return result, err
 }
 
 // lease answers /lease. A lease of which its client cannot be told is released.
@@ -275,7 +264,7 @@ func (s *Server) call(ctx context.Context, method string, params any) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	return finish(s.Call(ctx, method, b))
+	return control.Finish(s.Call(ctx, method, b))
 }
 
 // renew answers /renew.
