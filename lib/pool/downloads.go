@@ -87,8 +87,8 @@ type ownFiles struct {
 	over  bool
 }
 
-// newWatching returns the watching of a new instance, whose browsers write to a directory of their own below dir, unless
-// that is nil.
+// newWatching returns the watching of a new instance, whose browsers write to a directory of their own below dir,
+// unless that is nil.
 func newWatching(dir *state.Dir, set settings.Settings) (w watching) {
 	if dir != nil && config.WhyNoDownloads(set) == "" {
 		w.incoming = filepath.Join(dir.Path(), "browser-"+strings.ToLower(rand.Text()[:8]))

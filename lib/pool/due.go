@@ -17,8 +17,8 @@ import (
 // request may have the instance. A session of a shared browser is saved before, and the
 // next lease of its holder has it again.
 
-// clock is a clock that runs while the machine sleeps, which timers do not, and a timer by it. The service's lock guards
-// it.
+// clock is a clock that runs while the machine sleeps, which timers do not, and a timer by it. The service's lock
+// guards it.
 type clock struct {
 	due    func()               // function of the timer
 	asleep func() time.Duration // how long the machine has slept since the start

@@ -33,8 +33,8 @@ type Event struct {
 	Download *downloads.File `json:"download,omitempty"`
 }
 
-// events are the changes of a service's instances. They take no lock but their own: sessions report their downloads with
-// their browser's lock.
+// events are the changes of a service's instances. They take no lock but their own: sessions report their downloads
+// with their browser's lock.
 type events struct{ history.Log[Event] }
 
 // ofInstance adds an event of an instance.

@@ -239,7 +239,7 @@ func (b *backend) stopOrphan(browser *sibling.Browser, since time.Time) {
 		return
 	}
 	if entry.Supervisor.Local() && entry.Supervisor.Signal(syscall.SIGTERM) == nil {
-		b.proxy.Log.Warn("the launcher exited before its browser, which is stopped now: a launcher must run as long as "+
-			"its browser, as blaunch --wait does", "id", browser.Instance.ID)
+		b.proxy.Log.Warn("the launcher exited before its browser, which is stopped now: a launcher must run as long "+
+			"as its browser, as blaunch --wait does", "id", browser.Instance.ID)
 	}
 }

@@ -36,7 +36,8 @@ type Keeper struct {
 	Runner *Runner
 	Owner  Keeping
 	lock   sync.Locker // lock of the owner, which guards what is not set before Run
-	// Eager says that the first browser is launched before its first use, and Follows that one is that replaces another.
+	// Eager says that the first browser is launched before its first use, and Follows the same of one that replaces
+	// another.
 	Eager, Follows bool
 	// Left, if not nil, ends the use of a browser that had joined and has left.
 	Left func(why string)
