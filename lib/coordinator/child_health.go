@@ -1,12 +1,16 @@
 package coordinator
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"btools/lib/jsonrpc"
+	"btools/lib/liveness"
 	"btools/lib/mcp/child"
 	"btools/lib/record"
 )
@@ -130,4 +134,35 @@ func unusable(instance json.RawMessage, why error) json.RawMessage {
 func withHealth(instance json.RawMessage, h health) json.RawMessage {
 	b, _ := json.Marshal(h) // it never fails
 	return jsonrpc.Set(instance, "health_check", b)
+}
+
+// watchHealth pings the child of a pool until it has ended, at HEALTH_INTERVAL. A child that does not answer within
+// HEALTH_TIMEOUT is stopped: its calls fail, and the next call starts another one.
+func (p *running) watchHealth() {
+	interval, timeout := p.sup.browser.HealthInterval, p.sup.browser.HealthTimeout
+	if interval <= 0 {
+		return
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.Done():
+			return
+		case <-tick.C:
+		}
+		err := liveness.Check(context.Background(), timeout, liveness.Load, p.ping)
+		if err == nil {
+			now := time.Now()
+			p.pinged.Store(&now)
+			continue
+		}
+		if p.Gone() == nil {
+			err = fmt.Errorf("child %s did not answer two pings, each within %v or more (HEALTH_TIMEOUT of pool %s): "+
+				"it was stopped", p.sup.child.Name, timeout, p.sup.browser.Pool)
+			p.sup.host.server.Log.Warn(err.Error())
+			p.Abort(err)
+		}
+		return
+	}
 }

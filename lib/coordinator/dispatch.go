@@ -134,9 +134,6 @@ func (h *Host) introduce(req *request, result json.RawMessage) {
 	req.result(result)
 }
 
-// mayAsk reports whether the request is the call of a task whose child may ask the host.
-func (req *request) mayAsk() bool { return isOfChild(req.task()) }
-
 // process returns a child for a request that is not bound to a browser.
 func (req *request) process(ctx context.Context, child *child.Spec) (*supervisor, *running, error) {
 	b := source.Browser{}

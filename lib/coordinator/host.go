@@ -198,6 +198,17 @@ func (h *Host) newRequest(m *jsonrpc.Message) *request {
 	return req
 }
 
+// handshakeForm is the form of tasks for the host of the handshake.
+func (h *Host) handshakeForm() mcp.TaskForm {
+	if version := h.version.Load(); version != nil && *version == mcp.Legacy {
+		return mcp.AskedTasks
+	}
+	return mcp.NoTasks
+}
+
+// tools returns the tools for an audience, as they are known now.
+func (h *Host) tools(to mcp.Audience) *catalog.Tools { return h.list.Tools(to) }
+
 // accept answers a request, or starts what answers it.
 func (h *Host) accept(ctx context.Context, req *request) {
 	var err error

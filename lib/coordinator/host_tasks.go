@@ -12,14 +12,6 @@ import (
 	"btools/lib/mcp"
 )
 
-// handshakeForm is the form of tasks for the host of the handshake.
-func (h *Host) handshakeForm() mcp.TaskForm {
-	if version := h.version.Load(); version != nil && *version == mcp.Legacy {
-		return mcp.AskedTasks
-	}
-	return mcp.NoTasks
-}
-
 // viewLocked is how a task is.
 func (t *taskCall) viewLocked(all *taskTable) mcp.TaskView {
 	state := all.State(t.Task)

@@ -15,9 +15,6 @@ import (
 	"btools/lib/results"
 )
 
-// tools returns the tools for an audience, as they are known now.
-func (h *Host) tools(to mcp.Audience) *catalog.Tools { return h.list.Tools(to) }
-
 // listTools records the tools of a child and notifies the hosts whose lists
 // change.
 func (h *Host) listTools(child *child.Spec, to mcp.Audience, tools []json.RawMessage) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"btools/lib/exit"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/mcp/child"
 	"btools/lib/mcp/front"
 	"btools/lib/results"
 	"btools/lib/wait"
@@ -197,6 +199,13 @@ type (
 // task is the task whose call the request is, nil if it is the host's own.
 func (req *request) task() *taskCall { return req.execs.Load() }
 
+// mayAsk reports whether the request is the call of a task whose child may ask the host.
+func (req *request) mayAsk() bool { return isOfChild(req.task()) }
+
+// isOfChild reports whether something is done for a task that is the call of a child's
+// tool, which may ask its host.
+func isOfChild(t *taskCall) bool { return t != nil && !t.own }
+
 // finish answers the request, once, and releases what it holds. A nil message is no
 // answer.
 func (req *request) finish(message []byte) {
@@ -278,4 +287,49 @@ func (req *request) forward(p *running, m *jsonrpc.Message) {
 	if err != nil {
 		req.answer(nil, err)
 	}
+}
+
+// errLate is the error of a tool that has not answered in time.
+func errLate(child *child.Spec, b source.Browser) error {
+	return fmt.Errorf("child %s did not answer the call within %v (TIMEOUT of pool %s): it was cancelled", child.Name,
+		b.CallTimeout, b.Pool)
+}
+
+// bound limits the time of a call, to TIMEOUT of the pool.
+func (req *request) bound() {
+	if req.lease == nil || req.lease.CallTimeout <= 0 || req.Method != "tools/call" {
+		return
+	}
+	req.callTimer.Store(time.AfterFunc(req.lease.CallTimeout, func() { req.host.do(req.expire) }))
+	over := false
+	if req.host.read(func(t *table) { over = t.IsOver(&req.Request) }); over {
+		req.callTimer.Load().Stop()
+	}
+}
+
+// expire ends a call whose time is over. If its child waits for the host, the call
+// gets as long again.
+func (req *request) expire() {
+	p, _ := req.Child()
+	late := req.faultOf(errLate(p.sup.child, req.lease.Browser))
+	req.host.apply(func(t *table) []effect {
+		over, again := t.Late(&req.Request)
+		if again {
+			req.callTimer.Load().Reset(req.lease.CallTimeout)
+		}
+		if !over {
+			return nil
+		}
+		return t.End(&req.Request, late, "it took too long")
+	})
+}
+
+// callTool calls a tool for bmcp, within the time limit of the lease.
+func (p *running) callTool(ctx context.Context, params []byte, at *source.Lease) ([]byte, error) {
+	if at != nil && at.CallTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, at.CallTimeout, errLate(p.sup.child, at.Browser))
+		defer cancel()
+	}
+	return p.Call(ctx, "tools/call", params)
 }

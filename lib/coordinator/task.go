@@ -286,10 +286,6 @@ func (t *taskCall) enter(ctx context.Context, where string) error {
 	}
 }
 
-// isOfChild reports whether something is done for a task that is the call of a child's
-// tool, which may ask its host.
-func isOfChild(t *taskCall) bool { return t != nil && !t.own }
-
 // errorText is what a result with isError says: what is wrong with the last command,
 // or a text.
 func errorText(result json.RawMessage) string {
