@@ -24,10 +24,11 @@ import (
 
 // What a session carries through saving, sleeping, waking, exporting and importing is
 // what it had, whatever it has and however its pages are opened. MIX_SEED repeats a
-// run, with MIX_ROUND one of its rounds; LONG=1 has rounds for MIX_MINUTES, else 1,000.
+// run, with MIX_ROUND one of its rounds. There are 10; with LONG=1 as many as MIX_MINUTES
+// has room for, else 1,000.
 func TestMix(t *testing.T) {
 	t.Parallel()
-	rounds, seed, databases, start := 20, uint64(1), 12, chrometest.StartOneRenderer
+	rounds, seed, databases, start := 10, uint64(1), 12, chrometest.StartOneRenderer
 	m := &mix{large: 60_000, many: 10}
 	var end <-chan time.Time
 	if long {

@@ -231,27 +231,27 @@ func TestTakeOver(t *testing.T) {
 func TestTakeOverInTheLastMoment(t *testing.T) {
 	t.Parallel()
 	b := sharedBrowser(t)
+	agents := map[*peer]string{} // and their CDP sessions
 	for _, early := range []time.Duration{50, 5, 1, 0, -1, -5} {
-		t.Run(fmt.Sprint(early), func(t *testing.T) {
-			t.Parallel()
-			s := newSession(t, b, Options{})
-			agent := connect(t, s, "")
-			at := agent.attach(agent.pages()[0])
-			agent.must(at, "Runtime.evaluate", map[string]any{"expression": "window.done = 0"})
-			if err := s.lock.takeOver("anna", "Anna", false); err != nil {
-				t.Fatal(err)
-			}
-			agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "++done"})
-			time.Sleep(takeover.Patience - early*time.Millisecond)
-			s.lock.give("anna")
-			answer := string(agent.next())
-			got := agent.must(at, "Runtime.evaluate", map[string]any{"expression": "done"})
-			done := string(jsonrpc.Get(got, "result", "value"))
-			refused := strings.Contains(answer, "; nothing was done")
-			if refused != (done == "0") || !refused && done != "1" {
-				t.Errorf("done %s times, and the answer is %s", done, answer)
-			}
-		})
+		s := newSession(t, b, Options{})
+		agent := connect(t, s, "")
+		at := agent.attach(agent.pages()[0])
+		agent.must(at, "Runtime.evaluate", map[string]any{"expression": "window.done = 0"})
+		if err := s.lock.takeOver("anna", "Anna", false); err != nil {
+			t.Fatal(err)
+		}
+		agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "++done"})
+		time.AfterFunc(takeover.Patience-early*time.Millisecond, func() { s.lock.give("anna") })
+		agents[agent] = at
+	}
+	for agent, at := range agents {
+		answer := string(agent.next())
+		got := agent.must(at, "Runtime.evaluate", map[string]any{"expression": "done"})
+		done := string(jsonrpc.Get(got, "result", "value"))
+		refused := strings.Contains(answer, "; nothing was done")
+		if refused != (done == "0") || !refused && done != "1" {
+			t.Errorf("done %s times, and the answer is %s", done, answer)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ var scrolledPages = map[string]string{
 }
 
 // The scroll positions of pages are there when their session wakes, also for a client that asks at once, and if the
-// session was hibernated in between before they were.
+// session was hibernated in between before they were. With LONG=1 50 pages are asked, otherwise each twice.
 func TestScrollPositionsComeBack(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,8 +72,11 @@ func TestScrollPositionsComeBack(t *testing.T) {
 		s = newSession(t, b, Options{Login: saved.State, Tabs: saved.Tabs})
 		p = connect(t, s, "")
 	}
-	asked, lost := 0, map[string]int{}
-	for wake := 0; asked < 50; wake++ {
+	asked, enough, lost := 0, 2*len(scrolledPages), map[string]int{}
+	if long {
+		enough = 50
+	}
+	for wake := 0; asked < enough; wake++ {
 		b.commit = 0
 		if wake%2 == 1 { // a client may wait for the pages
 			b.commit = patience
