@@ -2,6 +2,7 @@ package book
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -256,10 +257,18 @@ func FuzzLeases(f *testing.F) {
 	})
 }
 
-// TestLeasesAgainstModel takes a million random steps.
+// seeds is the number of random runs of 10,000 steps.
+func seeds() uint64 {
+	if os.Getenv("LONG") != "" {
+		return 100
+	}
+	return 20
+}
+
+// TestLeasesAgainstModel takes random steps: a million with LONG=1, otherwise 200,000.
 func TestLeasesAgainstModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(100) {
+	for seed := range seeds() {
 		o, random := newOffice(t), rand.New(rand.NewPCG(seed, 0))
 		for range 10_000 {
 			o.do(byte(random.UintN(256)), byte(random.UintN(256)))

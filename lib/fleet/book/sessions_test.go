@@ -202,10 +202,10 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// TestTableAgainstModel takes a million random steps.
+// TestTableAgainstModel takes random steps: a million with LONG=1, otherwise 200,000.
 func TestTableAgainstModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(100) {
+	for seed := range seeds() {
 		w, random := newWorld(t), rand.New(rand.NewPCG(seed, 0))
 		for range 10_000 {
 			w.do(byte(random.UintN(256)))
