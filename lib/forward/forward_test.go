@@ -48,7 +48,7 @@ func open(t *testing.T, upstream string) (*Forwarder, *http.Client, *lines) {
 	}
 	log := &lines{}
 	f, err := Listen(Options{Upstream: u, Browser: func(context.Context) (int, error) { return os.Getpid(), nil },
-		Log: slog.New(slog.NewTextHandler(log, nil)), answer: time.Second})
+		Log: slog.New(slog.NewTextHandler(log, nil)), answer: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
