@@ -391,7 +391,7 @@ func TestMCPIsolatedInstance(t *testing.T) {
 func TestMCPChildThatHangs(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p := w.Pool("_A_INSTANCES=1", "TIMEOUT=0", "HEALTH_INTERVAL=1s", "HEALTH_TIMEOUT=1s")
+	p := w.Pool("_A_INSTANCES=1", "TIMEOUT=0", "HEALTH_INTERVAL=300ms", "HEALTH_TIMEOUT=300ms")
 	m := w.MCP(nil, "--pool", "--mcp", "kid="+cmdtest.FakeChild())
 	// One that ends again is not started at once.
 	starts := func() bool { return !m.Tool("echo", "{}").Tool(t).IsError }
@@ -409,7 +409,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 		}
 		id := m.StartTool("sleep", `{"ms":60000}`)
 		syscall.Kill(pids[0], syscall.SIGSTOP)
-		const late = "child kid did not answer two pings, each within 1s or more (HEALTH_TIMEOUT of pool A)"
+		const late = "child kid did not answer two pings, each within 300ms or more (HEALTH_TIMEOUT of pool A)"
 		m.Answer(id).MustFail(t, late)
 		cmdtest.Until(t, "it is gone", func() bool { return syscall.Kill(pids[0], 0) != nil })
 	}
@@ -418,7 +418,7 @@ func TestMCPChildThatHangs(t *testing.T) {
 	}
 	cmdtest.Until(t, "the child is started a third time", starts)
 	// One that only works for long answers pings.
-	m.Tool("sleep", `{"ms":6000}`).MustSucceed(t)
+	m.Tool("sleep", `{"ms":2000}`).MustSucceed(t)
 	if s := p.Status(); s.Pools[0].Instances[0].Restarts != 0 {
 		t.Errorf("got %+v, want no restart", s)
 	}

@@ -258,7 +258,7 @@ func TestPoolHealth(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	p := w.Pool("BROWSER=chrome-headless-shell", "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "_A_HEALTH_INTERVAL=100ms",
-		"_A_HEALTH_TIMEOUT=1s")
+		"_A_HEALTH_TIMEOUT=300ms")
 	i := p.Status().Pools[0].Instances[0]
 	syscall.Kill(i.PID, syscall.SIGSTOP) // it hangs
 	cmdtest.Until(t, "another one has taken its place", func() bool {

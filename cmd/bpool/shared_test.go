@@ -186,7 +186,7 @@ func TestSharedPoolUnderLoad(t *testing.T) {
 func TestSharedPoolHangs(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p := w.Shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=1s")
+	p := w.Shared("_A_INSTANCES=2", "HEALTH_INTERVAL=200ms", "HEALTH_TIMEOUT=300ms")
 	l := p.Lease()
 	c := cmdtest.Dial(t, l.Instance.WSURL)
 	c.Ask(cmdtest.NewPage, blank("old"))

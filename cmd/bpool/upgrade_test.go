@@ -164,7 +164,7 @@ func (f *traffic) ask(l cmdtest.Leased) {
 			select {
 			case <-f.stop:
 				return
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(40 * time.Millisecond):
 			}
 		}
 	})
@@ -273,7 +273,7 @@ func (f *traffic) watch(network, addr, request string) *atomic.Int64 {
 			select {
 			case <-f.stop:
 				return
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(20 * time.Millisecond):
 			}
 		}
 	})

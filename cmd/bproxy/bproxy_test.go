@@ -406,7 +406,7 @@ func TestProxyDeath(t *testing.T) {
 func TestProxyBrowserHangs(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	p := w.Proxy("--browser", "chrome-headless-shell", "--health-interval", "200ms", "--health-timeout", "1s",
+	p := w.Proxy("--browser", "chrome-headless-shell", "--health-interval", "200ms", "--health-timeout", "300ms",
 		"--stop-timeout", "300ms")
 	pid := p.Do("launch").Instance.PID
 	c, _ := p.Socket("/")
@@ -420,7 +420,7 @@ func TestProxyBrowserHangs(t *testing.T) {
 	}
 
 	x := cmdtest.Parse(t, w.Run("blaunch", "--browser", "chrome-headless-shell"))
-	q := w.Proxy("--target", x.Instance.HTTPURL, "--health-interval", "200ms", "--health-timeout", "1s")
+	q := w.Proxy("--target", x.Instance.HTTPURL, "--health-interval", "200ms", "--health-timeout", "300ms")
 	state := func(want string) func() bool { return func() bool { return q.Do("status").Status.State == want } }
 	cmdtest.Get(t, "GET", q.URL+"/json/version")
 	syscall.Kill(x.Instance.PID, syscall.SIGSTOP)
