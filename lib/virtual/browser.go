@@ -93,6 +93,7 @@ type target struct {
 
 	tracked string // the origin whose databases Chrome reports
 	here    here   // its sessionStorage, of a session that is kept
+	scroll  scroll // its scroll positions, as they were known last
 
 	needsFocus bool          // it gets the focus with its first document
 	closing    bool          // it is being closed to keep the limit of tabs

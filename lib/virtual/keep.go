@@ -33,6 +33,45 @@ type here struct {
 	items  json.RawMessage // an array of arrays with a name and a value; nil: it has changed
 }
 
+// scroll is the scroll positions of a page. Reading them makes it paint, so that only a save at rest does; one that is
+// made while the page is used goes on with those that it came back with, or had at the last such save.
+type scroll struct {
+	url       string          // of the page that had them
+	positions json.RawMessage // as in Tab.Page
+}
+
+// noteScrollLocked notes the scroll positions of a page.
+func (t *target) noteScrollLocked(tab Tab) {
+	t.scroll = scroll{tab.URL, bytes.Clone(jsonrpc.Get(tab.Page, "scrolled"))}
+}
+
+// pageLocked returns what is known of a page without asking it, as in Tab.Page.
+func (t *target) pageLocked(url string) json.RawMessage {
+	origin := webstorage.OriginOf(url)
+	if t.here.origin != origin {
+		t.here = here{}
+	}
+	return t.withLocked(url, origin, t.here.items)
+}
+
+// withLocked returns Tab.Page with this sessionStorage.
+func (t *target) withLocked(url, origin string, items json.RawMessage) json.RawMessage {
+	if t.scroll.url != url {
+		t.scroll = scroll{}
+	}
+	page, _ := json.Marshal(map[string]any{"origin": origin, "items": orNone(items),
+		"scrolled": orNone(t.scroll.positions)})
+	return page
+}
+
+// orNone returns an array of JSON; nil is an empty one.
+func orNone(array json.RawMessage) json.RawMessage {
+	if array == nil {
+		return json.RawMessage("[]")
+	}
+	return array
+}
+
 // beginLocked makes Chrome tell what a page stores.
 func (k *keeper) beginLocked(t *target) {
 	if k.s.options.Keep && t.own != "" && t.context == k.s.base {
@@ -72,8 +111,9 @@ func (k *keeper) stored(session string, params json.RawMessage) {
 	}
 }
 
-// Look returns what the session needs to go on, as Snapshot does but for the scroll positions, also while it is used;
-// nil: nothing has changed since it was called last. The session must be one that is kept. Calls must not overlap.
+// Look returns what the session needs to go on, as Snapshot does but for scroll positions that have changed, also while
+// it is used; nil: nothing has changed since it was called last. The session must be one that is kept. Calls must not
+// overlap.
 func (s *Session) Look(ctx context.Context) (*Snapshot, error) {
 	ctx, cancel := s.life.within(ctx, saveTimeout)
 	defer cancel()
@@ -195,7 +235,9 @@ func (k *keeper) tabs(ctx context.Context) []Tab {
 			if h.items == nil {
 				h.items = k.itemsHere(ctx, t, own, origin)
 			}
-			tab.Page, _ = json.Marshal(map[string]any{"origin": origin, "scrolled": []any{}, "items": h.items})
+			b.mu.Lock()
+			tab.Page = t.withLocked(url, origin, h.items)
+			b.mu.Unlock()
 		}
 		tabs = append(tabs, tab)
 	}

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -97,5 +98,73 @@ func TestScrollPositionsComeBack(t *testing.T) {
 	}
 	if len(lost) > 0 {
 		t.Errorf("of %d pages that were scrolled to 1234, these were not when they came back: %v", asked, lost)
+	}
+}
+
+// A session that is saved while it is used has the scroll positions that its pages came back with, or had at the last
+// save, as long as they show the same page; so has one whose pages do not answer at a save.
+func TestScrollPositionsStay(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("content-type", "text/html")
+		io.WriteString(w, `<!doctype html><div style="height:9000px"></div><script>sessionStorage.cart = 'full'</script>`)
+	}))
+	t.Cleanup(server.Close)
+	b := openShell(t)
+	tab := func(y int) Tab {
+		return Tab{URL: server.URL + "/page", Page: json.RawMessage(fmt.Sprintf(
+			`{"origin":%q,"scrolled":[[[],0,%d]],"items":[["cart","full"]]}`, server.URL, y))}
+	}
+	s := newSession(t, b, Options{Keep: true, Tabs: []Tab{tab(1234)}})
+	p := connect(t, s, "")
+	page := p.attach(p.pages()[0])
+	p.awaitTrue(page, "scrollY === 1234")
+	look := func(path string, y int) {
+		t.Helper()
+		var now *Snapshot
+		for end := time.Now().Add(patience); now == nil || now.Tabs[0].URL != server.URL+path; {
+			var err error
+			p.do(page, "sessionStorage.cart += ' '; localStorage.n = Math.random()") // so that there is news
+			if now, err = s.Look(t.Context()); err != nil || time.Now().After(end) {
+				t.Fatalf("%+v, %v", now, err)
+			}
+		}
+		want := "[]"
+		if y > 0 {
+			want = fmt.Sprintf("[[[],0,%d]]", y)
+		}
+		if got := string(jsonrpc.Get(now.Tabs[0].Page, "scrolled")); got != want {
+			t.Errorf("%s is kept as scrolled to %s, want %s", path, got, want)
+		}
+	}
+	snapshot := func() Tab {
+		t.Helper()
+		p.conn.Close(1000, "")
+		for s.isBusy() {
+			time.Sleep(time.Millisecond)
+		}
+		now, err := s.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now.Tabs[0]
+	}
+	look("/page", 1234)
+	p.do(page, "dispatchEvent(new Event('wheel')); scrollTo(0, 2345)") // a person's wheel ends the way back
+	snapshot()
+	p = connect(t, s, "")
+	page = p.attach(p.pages()[0])
+	look("/page", 2345)
+	p.goTo(page, server.URL+"/other")
+	look("/other", 0)
+	p.goTo(page, server.URL+"/page")
+	p.do(page, "scrollTo(0, 3456)")
+	snapshot()
+	p = connect(t, s, "")
+	page = p.attach(p.pages()[0])
+	p.begin(page, "Page.crash", nil)
+	p.event("Inspector.targetCrashed", "")
+	if got := snapshot(); string(jsonrpc.Get(got.Page, "scrolled")) != "[[[],0,3456]]" {
+		t.Errorf("a page that has crashed is saved as %s", got.Page)
 	}
 }

@@ -82,13 +82,15 @@ func (p *pages) tabs(ctx context.Context) []Tab {
 	b.mu.Lock()
 	var tabs []Tab
 	var own []string
-	for _, t := range p.inBaseLocked() {
+	pages := p.inBaseLocked()
+	for _, t := range pages {
+		tab, session := Tab{URL: jsonrpc.GetString(t.info, "url")}, t.own
 		if t.restoring != nil {
-			tabs, own = append(tabs, *t.restoring), append(own, "")
-			continue
+			tab, session = *t.restoring, ""
+		} else if t.crashed {
+			tab.Page, session = t.pageLocked(tab.URL), ""
 		}
-		tabs = append(tabs, Tab{URL: jsonrpc.GetString(t.info, "url")})
-		own = append(own, t.own)
+		tabs, own = append(tabs, tab), append(own, session)
 	}
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, tabTimeout)
@@ -100,11 +102,15 @@ func (p *pages) tabs(ctx context.Context) []Tab {
 		}
 		work.Go(func() {
 			page, err := p.inWorld(ctx, session, "("+tabScript+")()")
-			if err != nil {
-				b.log.Warn("a tab is saved without its sessionStorage",
-					"of", webstorage.OriginOf(tabs[i].URL), "error", err)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if t := pages[i]; err != nil {
+				b.log.Warn("a tab is saved as it was known last", "of", webstorage.OriginOf(tabs[i].URL), "error", err)
+				tabs[i].Page = t.pageLocked(tabs[i].URL)
+			} else {
+				tabs[i].Page = page
+				t.noteScrollLocked(tabs[i])
 			}
-			tabs[i].Page = page
 		})
 	}
 	work.Wait()
@@ -245,6 +251,7 @@ func (p *pages) restoredLocked(t *target) bool {
 	if t == nil || t.restoring == nil {
 		return false
 	}
+	t.noteScrollLocked(*t.restoring)
 	t.restoring = nil
 	if len(p.s.options.InitScript) == 0 {
 		p.s.link.Send(t.own, "Page.disable", nil) // without it the script is gone
