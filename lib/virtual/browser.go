@@ -194,13 +194,13 @@ func (b *Browser) noteActivity() { b.lastActivity.Store(time.Now().UnixNano()) }
 // busy, not hung, even if it is slow to answer something else.
 func (b *Browser) LastActivity() time.Time { return time.Unix(0, b.lastActivity.Load()) }
 
-// Done is closed when the browser, or the connection to it, has ended.
+// Done returns a channel that is closed when the browser, or the connection to it, has ended.
 func (b *Browser) Done() <-chan struct{} { return b.watcher.done }
 
 // Close ends all sessions and leaves the browser running.
 func (b *Browser) Close() { b.watcher.close() }
 
-// Refuse has sessions refuse to open the address of Chrome's own debugging port, a
+// Refuse makes sessions refuse to open the address of Chrome's own debugging port, a
 // host:port: a page there controls the whole browser. A page may go there by itself.
 func (b *Browser) Refuse(addr string) {
 	_, port, err := net.SplitHostPort(addr)

@@ -92,7 +92,7 @@ func (c *clientSet) personsLocked() (n int) {
 	return n
 }
 
-// each has a function do something with each client, all at once, and waits for it.
+// each calls a function with each client, all at once, and returns when all calls have.
 func (c *clientSet) each(do func(*Client)) {
 	var all sync.WaitGroup
 	for _, k := range c.every(false) {

@@ -43,7 +43,7 @@ type wish struct {
 // findFrameTimeout bounds the search for the page of a frame.
 const findFrameTimeout = 5 * time.Second
 
-// take has the browser report the downloads of a context, and write them to the session's directory.
+// take makes the browser report the downloads of a context, and write them to the session's directory.
 func (dt *downloadTable) take(ctx context.Context, context string) error {
 	_, err := dt.s.link.Call(ctx, "", "Browser.setDownloadBehavior",
 		dt.s.options.downloadParams(context, wish{behavior: "default"}))

@@ -273,7 +273,7 @@ func (e *emulated) change(ctx context.Context, change json.RawMessage) (emulate.
 	return now, nil
 }
 
-// emulate answers Btools.emulate.
+// changeEmulation answers Btools.emulate.
 func changeEmulation(r request) {
 	ctx, cancel := r.k.bounded()
 	defer cancel()

@@ -50,7 +50,7 @@ func (l *personLock) take(holder, who string, scripts bool) (had bool, err error
 	return had, nil
 }
 
-// settled has clients release nothing any more.
+// settled notes that clients need not release anything any more.
 func (l *personLock) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *personLock) end() {
 	}
 }
 
-// stop is for a session that has ended.
+// stop ends the lock with its session.
 func (l *personLock) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -325,7 +325,7 @@ const (
 var errUnderWay = errors.New("a command of a client is still being prepared, such as for a page that another client " +
 	"sets up: try again")
 
-// TellControl has a function called with "taken" and "given_back" and who the person is.
+// TellControl sets a function that is called with "taken" or "given_back", and who the person is.
 func (s *Session) TellControl(tell func(event, who string)) {
 	s.lock.mu.Lock()
 	defer s.lock.mu.Unlock()

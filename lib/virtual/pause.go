@@ -208,7 +208,7 @@ func (t *target) giveBelowLocked(k *Client, parent string) bool {
 	return false
 }
 
-// resumeLaterLocked has a client's CDP session resume together with those of the watchers.
+// resumeLaterLocked notes that a client's CDP session resumes together with those of the watchers.
 func (t *target) resumeLaterLocked(k *Client, session string) {
 	for _, h := range t.pause.held {
 		if h.id == session {

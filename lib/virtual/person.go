@@ -31,7 +31,7 @@ const maxPersons = 8
 // errPersons is the error of one too many.
 var errPersons = errors.New("the session is already seen by as many as may")
 
-// Taken is the answer to attach: the connection is a person's from then on.
+// Taken answers attach: the connection is a person's from then on.
 func (s *Session) Taken(r api.AttachRequest) control.Taken {
 	return control.Taken{Answer: api.Attached{Lock: true}, Do: func(ctx context.Context, c net.Conn) {
 		s.clients.attach(ctx, websocket.New(c, false, nil), Person{Who: r.Who, Tile: r.Tile, View: r.View})

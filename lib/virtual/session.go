@@ -368,7 +368,7 @@ func (s *Session) Downloads() *downloads.Files { return s.options.Files }
 // Browser returns the Chrome of the session.
 func (s *Session) Browser() *Browser { return s.browser }
 
-// Done is closed when the session begins to end; Err says why.
+// Done returns a channel that is closed when the session begins to end; Err says why.
 func (s *Session) Done() <-chan struct{} { return s.life.ctx.Done() }
 
 // Err returns why the session ended; it is set once Done is closed.

@@ -14,8 +14,8 @@ import (
 	"btools/lib/websocket"
 )
 
-// WatchBrowser is the answer to attach for the browser of a record that is not shown as several ones; instead says
-// where it would be. The view ends with until: the browser may be somebody else's then.
+// WatchBrowser answers attach for the browser of a record that is not shown as several ones; instead says where it
+// would be. The view ends with until: the browser may be somebody else's then.
 func WatchBrowser(until context.Context, rec *record.Record, instead string) (any, error) {
 	var i record.Instance
 	switch rec.Get("instance", &i); {
@@ -34,8 +34,8 @@ func WatchBrowser(until context.Context, rec *record.Record, instead string) (an
 		}}, nil
 }
 
-// watch has a person look at a browser that is not shown as several ones: it relays between the person's WebSocket and
-// the browser's until one ends. Only what looks is passed on. The browser's other clients go on meanwhile: nothing
+// watch shows a person a browser that is not shown as several ones: it relays between the person's WebSocket and the
+// browser's until one ends. Only what looks is passed on. The browser's other clients go on meanwhile: nothing
 // holds them.
 func watch(ctx context.Context, person *websocket.Conn, address string) error {
 	browser, err := websocket.Dial(ctx, address)

@@ -27,7 +27,7 @@ func StartShell(t testing.TB) (wsURL string, p *os.Process) {
 	return start(t, shell())
 }
 
-// StartShellOnPort is StartShell with these arguments as well.
+// StartShellOnPort starts what StartShell does, with these arguments as well.
 func StartShellOnPort(t testing.TB, args ...string) (wsURL string, p *os.Process) {
 	t.Helper()
 	return start(t, shell(), args...)
@@ -55,7 +55,7 @@ func StartShellOnPipe(t testing.TB) (in, out *os.File, p *os.Process) {
 	return StartShellWith(t)
 }
 
-// StartShellWith is StartShellOnPipe with these arguments as well.
+// StartShellWith starts what StartShellOnPipe does, with these arguments as well.
 func StartShellWith(t testing.TB, args ...string) (in, out *os.File, p *os.Process) {
 	t.Helper()
 	return startOnPipe(t, shell(), args...)

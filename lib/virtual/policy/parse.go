@@ -19,8 +19,8 @@ type Command struct {
 	Params  json.RawMessage // an object; nil: none
 }
 
-// Parse is Decode, and checks the params: if the table or a rule inspects those
-// of a method, no object in them has the same name twice.
+// Parse decodes a message as Decode does, and checks the params: if the table or a rule inspects
+// those of a method, no object in them has the same name twice.
 func Parse(message []byte) (Command, *Error) {
 	c, refused := Decode(message)
 	if refused == nil && c.Params != nil && isInspected(c.Method) {

@@ -51,7 +51,7 @@ func EmulatedScale(params json.RawMessage) float64 { return number(params, "devi
 // checkClip checks the part of a page that is to be in a picture.
 func checkClip(clip json.RawMessage, _ []string) error { return checkScaledClip(clip, 1) }
 
-// checkScaledClip is checkClip for a page with a device scale factor.
+// checkScaledClip does what checkClip does, for a page with a device scale factor.
 func checkScaledClip(clip json.RawMessage, scale float64) error {
 	scale *= number(clip, "scale")
 	return checkArea(number(clip, "width")*scale, number(clip, "height")*scale)

@@ -83,7 +83,7 @@ func (h *Hold) Over(now time.Time) bool {
 	return true
 }
 
-// Refusal is the error of a command that has waited for the end of control.
+// Refusal returns the error of a command that has waited for the end of control.
 func (h *Hold) Refusal() error {
 	return fmt.Errorf("a person has control of this session since %s; nothing was done", h.Since.Format("15:04"))
 }
@@ -117,7 +117,7 @@ func (q *Queue[C]) Blocks(session string) bool {
 	return false
 }
 
-// Add has a command of a CDP session wait.
+// Add makes a command of a CDP session wait.
 func (q *Queue[C]) Add(session string, command C, now time.Time) error {
 	if len(q.all) >= MaxWaiting {
 		return ErrTooMany
