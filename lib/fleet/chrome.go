@@ -89,7 +89,7 @@ func (c *Chrome) setSparesLocked(n int) {
 	c.fillLocked()
 }
 
-// Reserve has one of the sessions in advance not be replaced when it is taken, which is about to happen.
+// Reserve notes that one of the sessions in advance is about to be taken, and is not replaced then.
 func (c *Chrome) Reserve() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

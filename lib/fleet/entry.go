@@ -474,7 +474,7 @@ func (f *Fleet) where(is func(*Entry) bool) (found []*Entry) {
 	return found
 }
 
-// Attach is the answer to attach: a person looks at the session, unless none is open.
+// Attach answers attach: a person looks at the session, unless none is open.
 func (e *Entry) Attach(r api.AttachRequest) (any, error) {
 	e.fleet.mu.Lock()
 	defer e.fleet.mu.Unlock()

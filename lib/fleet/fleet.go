@@ -145,7 +145,7 @@ func VirtualOf(s Session) *virtual.Session {
 	return s.(*virtual.Session)
 }
 
-// Attach is the answer to attach: a person looks at the session with this name, which that does not use.
+// Attach answers attach: a person looks at the session with this name, which that does not use.
 func (f *Fleet) Attach(ctx context.Context, r api.AttachRequest) (any, error) {
 	e, err := f.find(r.Session)
 	if err != nil {

@@ -141,7 +141,7 @@ func (h *Hub) hold(ctx context.Context, who Holder, name string) (j *Joined, err
 	return j, err
 }
 
-// TryHold is Hold of a browser that is free. It does not wait, and returns nil if there is none.
+// TryHold returns a browser as Hold does, without waiting; nil: none is free.
 func (h *Hub) TryHold(ctx context.Context, who Holder, name string) (*Joined, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -83,7 +83,7 @@ func movedTo(result any) string {
 	return ""
 }
 
-// All has all services answer a request, and gives each answer to a function.
+// All sends a request to all services, and gives each answer to a function.
 func All[T any](ctx context.Context, store *state.Store, method string, params any, take func(T)) error {
 	f, err := store.Read()
 	if err != nil {

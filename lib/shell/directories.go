@@ -58,7 +58,7 @@ func (d *directories) now() string {
 	return d.dir
 }
 
-// admitLocked has those run that are next.
+// admitLocked lets those run that are next.
 func (d *directories) admitLocked() {
 	for len(d.waiting) > 0 && (d.running == 0 || d.waiting[0].dir == d.dir) {
 		d.dir = d.waiting[0].dir

@@ -116,7 +116,7 @@ func (h *host) enter(ctx context.Context, dir string) (leave func(), err error) 
 	return h.dirs.leave, nil
 }
 
-// list are the tools that there are now.
+// list returns the tools that there are now.
 func (h *host) list(ctx context.Context) (*toolline.Tools, error) {
 	h.mu.Lock()
 	known, list := h.tools, h.lists
@@ -163,7 +163,7 @@ func (h *host) explain(ctx context.Context, err error) error {
 	return &exit.Error{Code: exit.Unavailable, Err: fmt.Errorf("%w; %s", unknown, why)}
 }
 
-// withoutSession is a tool without the argument that chooses a session: a call has one.
+// withoutSession returns a tool without the argument that chooses a session: a call has one.
 func withoutSession(tool json.RawMessage) json.RawMessage {
 	schema := jsonrpc.Get(tool, "inputSchema")
 	properties := jsonrpc.Get(schema, "properties")

@@ -94,7 +94,7 @@ func (m *memory) find(who *caller) string {
 	return ""
 }
 
-// change has a function change the sessions of the file, which no other process changes meanwhile. Those that ended
+// change lets a function change the sessions of the file, which no other process changes meanwhile. Those that ended
 // long ago are forgotten.
 func (m *memory) change(ctx context.Context, f func(all map[string]noted)) error {
 	unlock, err := private.LockSocket(ctx, m.path, true)

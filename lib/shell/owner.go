@@ -93,7 +93,7 @@ func callName(owner proc.Ancestor) string {
 
 var notInName = lazy.Regexp(`[^A-Za-z0-9._]+`)
 
-// byName is the key under which the services find the session of a program by what people call it.
+// byName returns the key under which the services find the session of a program by what people call it.
 func (c *caller) byName() string { return "called " + c.called }
 
 // caller is whose session a call has.

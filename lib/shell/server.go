@@ -27,7 +27,7 @@ type hosts interface {
 	Close()
 }
 
-// Here is a server within this process, with the browsers of sessions.
+// Here returns a server within this process, with the browsers of sessions.
 func Here(s hosts) Server { return here{s} }
 
 type here struct{ hosts }
@@ -89,7 +89,7 @@ func (n *near) call(ctx context.Context, method string, params json.RawMessage) 
 	return nil, context.Cause(ctx)
 }
 
-// At is a server at a URL, at which each of our sessions is one of its own.
+// At returns a server at a URL, at which each of our sessions is one of its own.
 func At(spec *child.Spec) Server { return at{spec} }
 
 type at struct{ *child.Spec }

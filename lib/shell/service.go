@@ -186,7 +186,7 @@ type Ended struct {
 	Sessions int `json:"sessions"`
 }
 
-// Methods are what the service answers on its control socket.
+// Methods returns what the service answers on its control socket.
 func (s *Service) Methods() *control.Mux {
 	s.sessions, s.servers = map[string]*session{}, map[string]*server{}
 	s.memory = memory{path: s.Memory, keep: s.Keep, self: place{proc.Self(), s.Path}}
@@ -482,7 +482,7 @@ func (s *Service) run(x *session) {
 	}
 }
 
-// serve has a session in a server until its end.
+// serve keeps a session in a server until its end.
 func (s *Service) serve(x *session) {
 	if x.owned {
 		s.work.Go(func() {
@@ -537,7 +537,7 @@ func (s *Service) stopLocked() {
 	}
 }
 
-// use is the server for sessions with these options. One that is about to close is waited for, as it may have the
+// use returns the server for sessions with these options. One that is about to close is waited for, as it may have the
 // profile.
 func (s *Service) use(key string, options []string) *server {
 	s.mu.Lock()
@@ -622,7 +622,7 @@ func (s *Service) known(ctx context.Context, t *Target) (x *session, elsewhere M
 	return x, elsewhere
 }
 
-// tools are those of a session that is there.
+// tools returns those of a session that is there.
 func (s *Service) tools(ctx context.Context, t Target) (*Tools, error) {
 	x, elsewhere := s.known(ctx, &t)
 	if x == nil || !wait.Closed(x.ready) || x.err != nil || x.host == nil {

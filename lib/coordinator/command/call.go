@@ -146,7 +146,7 @@ func callable(c *cli.Context) []string {
 	return all
 }
 
-// elsewhere is the server at a URL whose tools a session with these options has; nil: it has those of bmcp here.
+// elsewhere returns the server at a URL whose tools a session with these options has; nil: it has those of bmcp here.
 func elsewhere(options []string) ([]child.Spec, error) {
 	if len(options) == 0 || !strings.HasPrefix(options[0], "--url=") {
 		return nil, nil
@@ -162,7 +162,7 @@ func elsewhere(options []string) ([]child.Spec, error) {
 	return []child.Spec{spec}, nil
 }
 
-// atURL are the options of a session that has the tools of a server at a URL.
+// atURL returns the options of a session that has the tools of a server at a URL.
 func atURL(c *cli.Context) ([]string, error) {
 	for _, name := range sessionOptions() {
 		if c.Given(name) {
@@ -181,7 +181,7 @@ func atURL(c *cli.Context) ([]string, error) {
 	return options, err
 }
 
-// sessionOptions are those of bmcp with which a session of bmcp call starts.
+// sessionOptions returns the options of bmcp with which a session of bmcp call starts.
 func sessionOptions() []string {
 	ofSessions := settings.Flags(settings.Request)
 	names := slices.DeleteFunc(settings.Flags(settings.Agent), func(name string) bool {
@@ -198,7 +198,7 @@ func CallFlags() []ucli.Flag {
 	return slices.DeleteFunc(ServerFlags(), func(f ucli.Flag) bool { return !slices.Contains(names, f.Names()[0]) })
 }
 
-// target is the session that a command is for.
+// target returns the session that a command is for.
 func target(c *cli.Context) (t shell.Target, err error) {
 	t = shell.Target{Session: c.String("session"), Release: cli.Release()}
 	if t.Session != "" || c.Given("session") {
@@ -267,7 +267,7 @@ func target(c *cli.Context) (t shell.Target, err error) {
 	return t, nil
 }
 
-// around are the surroundings of a session with these options.
+// around returns the surroundings of a session with these options.
 func around(env *cli.Env, options []string) (relay.Around, error) {
 	programs := slices.ContainsFunc(options, func(option string) bool {
 		name, value, _ := strings.Cut(option, "=")
@@ -626,7 +626,7 @@ func readLine(r *bufio.Reader) (line string, tooLong bool, err error) {
 	}
 }
 
-// codeOf is the exit code of an error.
+// codeOf returns the exit code of an error.
 func codeOf(err error) int {
 	var e *exit.Error
 	var status exit.Status
@@ -715,7 +715,7 @@ func End(c *cli.Context) error {
 	return err
 }
 
-// CallHelp is what --help says of a tool, or which tools there are.
+// CallHelp returns what --help says of a tool, or which tools there are.
 func CallHelp(env *cli.Env, words []string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
@@ -756,7 +756,7 @@ func toolGroups(all []json.RawMessage) string {
 // completeTimeout is how long a service may take to say which tools its session has.
 const completeTimeout = time.Second
 
-// sessionTools are the tools of the caller's session, or those that a new one has.
+// sessionTools returns the tools of the caller's session, or those that a new one has.
 func sessionTools(ctx context.Context, env *cli.Env) (t shell.Tools) {
 	a, _ := around(env, nil)
 	store := state.Open(env.Getenv)

@@ -116,7 +116,7 @@ type Instance struct {
 	why   error
 }
 
-// Done is closed when the instance is gone; Err says why.
+// Done returns a channel that is closed when the instance is gone; Err says why.
 func (i *Instance) Done() <-chan struct{} { return i.gone }
 
 // Err returns why the instance is gone; it is set once Done is closed.

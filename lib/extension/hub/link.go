@@ -59,7 +59,7 @@ type call struct {
 // CallError is an error that the extension returned.
 type CallError = jsonrpc.Error
 
-// Done is closed when the connection is over; Err says why.
+// Done returns a channel that is closed when the connection is over; Err says why.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Err returns why the connection is over; nil: it is not.

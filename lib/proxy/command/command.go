@@ -387,7 +387,7 @@ type service struct {
 	states *remote.Server
 }
 
-// methods are those of the control socket. Each answer of those for the browser is the
+// methods returns those of the control socket. Each answer of those for the browser is the
 // status, as a record.
 func (s *service) methods() *control.Mux {
 	m := &control.Mux{Program: "bproxy"}

@@ -246,7 +246,7 @@ func (h *extensionHub) status() *record.Record {
 	return r
 }
 
-// methods are those of the control socket.
+// methods returns those of the control socket.
 func (h *extensionHub) methods() *control.Mux {
 	m := &control.Mux{Program: "a hub"}
 	control.Handle(m, api.Status, func(context.Context, api.Of) (any, error) { return h.status(), nil })

@@ -71,7 +71,7 @@ func (h *extensionHub) claim(ctx context.Context, p api.HoldRequest) (*record.Re
 
 var errHasLeft = errors.New("the browser has left")
 
-// unclaimable is why a browser can't be claimed now.
+// unclaimable returns why a browser can't be claimed now.
 func (h *extensionHub) unclaimable(name string) error {
 	if h.server.Find(name) != nil {
 		return control.Errorf(control.Unavailable, "the browser %q is in use by another program", name)

@@ -73,7 +73,7 @@ func Record(c *cli.Context) error {
 // launcherOf launches a browser, as proxy.Proxy.Launch.
 type launcherOf = func(context.Context, options.Options, string) (*sibling.Browser, error)
 
-// recorded has each browser that is launched recorded before a client gets it.
+// recorded returns a launcher whose browsers are recorded before a client gets them.
 func recorded(c *cli.Context, cmd *runcommand.CMD, launch launcherOf) launcherOf {
 	return func(ctx context.Context, o options.Options, typ string) (*sibling.Browser, error) {
 		b, err := launch(ctx, o, typ)
@@ -86,7 +86,7 @@ func recorded(c *cli.Context, cmd *runcommand.CMD, launch launcherOf) launcherOf
 	}
 }
 
-// recordSessions has each session recorded: that of CMD, which is created for it, from
+// recordSessions records each session: that of CMD, which is created for it, from
 // its beginning, and the others as soon as they have been created.
 func (s *service) recordSessions(ctx context.Context, c *cli.Context, kept *evidence.Evidence) error {
 	if kept == nil {

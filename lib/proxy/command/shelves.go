@@ -55,7 +55,7 @@ func (find shelves) release(ctx context.Context, of api.Of) (any, error) {
 	return ended, err
 }
 
-// attach has a person look at a session, which that does not use.
+// attach answers attach: a person looks at a session, which that does not use.
 func (find shelves) attach(ctx context.Context, r api.AttachRequest) (any, error) {
 	in, err := find(api.Of{Instance: r.Instance, Session: r.Session})
 	if err != nil {
