@@ -53,7 +53,7 @@ func startUpgradable(w *cmdtest.World, args []string, vars ...string) *upgradabl
 	u := prepareUpgradable(w)
 	args = append([]string{"serve", "--stop-timeout", "1s", "--drain-timeout", "0s"}, args...)
 	u.cmd = w.Cmd(u.bin+"/bpool", args...)
-	for _, v := range vars {
+	for _, v := range append([]string{"BROWSER=chrome-headless-shell"}, vars...) {
 		u.cmd.Env = append(u.cmd.Env, "PW_MCP_PROXY_"+v)
 	}
 	u.start()
