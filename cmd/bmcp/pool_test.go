@@ -441,7 +441,6 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 		t.Errorf("got %+v, want the error %q", r, late)
 	}
 	m.Tool("echo", "{}").MustSucceed(t)
-	m.Tool("sleep", `{"ms":3500,"browser_pool":"B"}`).MustSucceed(t) // without a bound
 	// The child asks, and the host takes its time.
 	id := m.StartTool("ask", `{"method":"elicitation/create","params":{"message":"well?"}}`)
 	for {
@@ -449,7 +448,7 @@ func TestMCPCallTakesTooLong(t *testing.T) {
 		if r.Method != "elicitation/create" {
 			continue
 		}
-		m.Call("tools/call", `{"name":"sleep","arguments":{"ms":3500,"browser_pool":"B"}}`)
+		m.Tool("sleep", `{"ms":3500,"browser_pool":"B"}`).MustSucceed(t) // without a bound
 		m.Send(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{"action":"accept"}}`)
 		break
 	}

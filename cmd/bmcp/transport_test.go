@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -125,31 +126,36 @@ func TestFlush(t *testing.T) {
 		io.WriteString(in, cmdtest.FirstRequest("2025-11-25")+"\n"+big+"\n")
 		return c, in, out
 	}
-	c, in, out := start(nil)
+	var both sync.WaitGroup
+	slow, in, out := start(nil)
 	in.Close()
-	b := slowly(out)
-	if err := c.Wait(); err != nil || len(b) < size || b[len(b)-1] != '\n' {
-		t.Errorf("%v, %d bytes", err, len(b))
-	}
-	for line := range strings.Lines(string(b)) {
-		if !json.Valid([]byte(line)) {
-			t.Errorf("%.100s", line)
+	both.Go(func() {
+		b := slowly(out)
+		if err := slow.Wait(); err != nil || len(b) < size || b[len(b)-1] != '\n' {
+			t.Errorf("%v, %d bytes", err, len(b))
 		}
-	}
+		for line := range strings.Lines(string(b)) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("%.100s", line)
+			}
+		}
+	})
 
 	var errs cmdtest.SyncBuffer
-	c, in, out = start(&errs)
-	lines := bufio.NewReader(out)
+	c, in, unread := start(&errs)
+	lines := bufio.NewReader(unread)
 	lines.ReadString('\n')
 	lines.ReadString(':') // the answer has begun, and nobody reads on
 	in.Close()
-	if ps, err := c.Process.Wait(); err != nil || ps.ExitCode() != 1 {
-		t.Errorf("%v, %v", err, ps)
-	}
-	c.Wait()
-	if !strings.Contains(errs.String(), "cannot write the last messages to the host: it is not read") {
-		t.Errorf(`got %s, want "cannot write the last messages to the host: it is not read"`, errs.String())
-	}
+	both.Go(func() {
+		if ps, err := c.Process.Wait(); err != nil || ps.ExitCode() != 1 {
+			t.Errorf("%v, %v", err, ps)
+		}
+		c.Wait()
+		if !strings.Contains(errs.String(), "cannot write the last messages to the host: it is not read") {
+			t.Errorf(`got %s, want "cannot write the last messages to the host: it is not read"`, errs.String())
+		}
+	})
 
 	// By HTTP, when all ends.
 	url, stop := w.ServeMCP([]string{"BTOOLS_BROWSER=" + cmdtest.Bin + "/fakebrowser"}, "--mcp",
@@ -172,6 +178,7 @@ func TestFlush(t *testing.T) {
 		t.Errorf("%d bytes", n)
 	}
 	<-stopped
+	both.Wait()
 	w.Clean()
 }
 

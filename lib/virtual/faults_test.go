@@ -46,7 +46,7 @@ func TestFloodsAreBounded(t *testing.T) {
 	b := openShell(t)
 	b.stall = time.Second / 2
 	calm, page := attached(t, newSession(t, b, Options{}))
-	alone := calm.median(page, 100)
+	alone := calm.median(page, 30)
 	for _, flood := range []struct {
 		what  string
 		long  bool // a client reads until its bound is reached
@@ -93,7 +93,7 @@ func TestFloodsAreBounded(t *testing.T) {
 				for flood.more != nil && flood.more(p, own) == nil {
 				}
 			})
-			during := calm.median(page, 100)
+			during := calm.median(page, 30)
 			t.Logf("another session's round trip: %v, alone %v", during, alone)
 			if during > 10*alone+time.Second { // on a busy machine; without bounds it is several
 				t.Errorf("another session's round trip took %v, alone it was %v", during, alone)
