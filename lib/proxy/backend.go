@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"btools/lib/exit"
+	"btools/lib/fleet"
 	"btools/lib/fleet/supply"
 	"btools/lib/lifetime"
 	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/state"
+	"btools/lib/virtual"
 	"btools/lib/wait"
 )
 
@@ -241,5 +243,41 @@ func (b *backend) stopOrphan(browser *sibling.Browser, since time.Time) {
 	if entry.Supervisor.Local() && entry.Supervisor.Signal(syscall.SIGTERM) == nil {
 		b.proxy.Log.Warn("the launcher exited before its browser, which is stopped now: a launcher must run as long "+
 			"as its browser, as blaunch --wait does", "id", browser.Instance.ID)
+	}
+}
+
+// errBiDi means that sessions cannot share the browser.
+var errBiDi = &exit.Error{
+	Code: exit.Unavailable,
+	Err:  errors.New("the browser behind this port speaks WebDriver BiDi, and --isolate needs CDP"),
+	Hint: "Firefox has one session at a time: bpool gives each client a Firefox of its own",
+}
+
+// chrome returns the browser for sessions and launches it if necessary. It
+// counts as used until release is called.
+func (p *Proxy) chrome(ctx context.Context, _ *fleet.Entry) (browser *virtual.Browser, u fleet.Use, err error) {
+	b := &p.backend
+	failed := p.try(ctx, b.epochAt(time.Now()), func(g *supply.Chrome) (opened error) {
+		if g.Browser.Instance.Protocol == record.BiDi {
+			err = errBiDi
+			return nil
+		}
+		if browser, opened = g.Sessions(ctx); opened == nil {
+			g.Hold()
+			u.Ended = func(error) { g.Release() }
+		}
+		return opened
+	})
+	return browser, u, cmp.Or(failed, err)
+}
+
+// warnOfPort warns of what remains open by the debugging port of a browser that was opened for sessions.
+func (p *Proxy) warnOfPort(ctx context.Context, browser *virtual.Browser) {
+	if browser.KeepsPagesFromPort(ctx) {
+		p.Log.Warn("the browser of the sessions has a debugging port: local programs, and pages of the session with " +
+			"its own profile, can reach it and control all sessions; pages of other sessions cannot")
+	} else {
+		p.Log.Warn("the browser of the sessions has a debugging port: a page that goes there by itself controls the " +
+			"whole browser, although sessions cannot open its address")
 	}
 }

@@ -5,78 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"btools/lib/cdp/single"
-	"btools/lib/exit"
-	"btools/lib/fleet/supply"
 	"btools/lib/front"
 	"btools/lib/jsonrpc"
-	"btools/lib/record"
-	"btools/lib/sibling"
-	"btools/lib/virtual"
 	"btools/lib/websocket"
 )
-
-// OneConnection is a browser of another program that gets a single WebSocket,
-// which all clients share: its user is asked to allow each.
-type OneConnection struct {
-	find    func() (record.Instance, error)
-	browser *single.Browser
-}
-
-// consentWait is how long a client waits for the WebSocket. It is shorter than
-// answerTimeout, so that the client learns the reason.
-const consentWait = answerTimeout - 5*time.Second
-
-// NewOneConnection returns the browser that find finds, at each attempt to
-// connect. Nothing is asked of it before the first client comes.
-func NewOneConnection(find func() (record.Instance, error)) *OneConnection {
-	return &OneConnection{find: find, browser: single.New(func(ctx context.Context) (*websocket.Conn, error) {
-		i, err := find()
-		if err != nil {
-			return nil, err
-		}
-		path, err := supply.SocketPath(ctx, i)
-		if err != nil {
-			return nil, &exit.Error{Code: exit.Unavailable,
-				Err: fmt.Errorf("it does not tell the address of its WebSocket: %w", err),
-				Hint: "a Chrome that asks its user has it in the file DevToolsActivePort beside its profiles, " +
-					"which --target takes, too"}
-		}
-		return websocket.Dial(ctx, "ws://"+sibling.Addr(i)+path)
-	})}
-}
-
-// await waits until the WebSocket is open.
-func (o *OneConnection) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, consentWait,
-		fmt.Errorf("its user has not allowed the connection within %v; the question stays open", consentWait))
-	defer cancel()
-	err := o.browser.Await(ctx)
-	var refused *websocket.RefusedError
-	if errors.As(err, &refused) {
-		return &exit.Error{Code: exit.Unavailable, Err: err,
-			Hint: "its user must allow remote debugging; a later connection asks again"}
-	}
-	return err
-}
-
-// open opens the browser for sessions.
-func (o *OneConnection) open(ctx context.Context, log *slog.Logger) (*virtual.Browser, error) {
-	if err := o.await(ctx); err != nil {
-		return nil, err
-	}
-	b, err := virtual.OpenOn(ctx, virtual.Over(o.browser), log)
-	if i, unknown := o.find(); err == nil && unknown == nil {
-		b.Refuse(sibling.Addr(i))
-	}
-	return b, err
-}
 
 // serveOne answers a request over the browser's only WebSocket.
 func (p *Proxy) serveOne(w *front.Response, r *http.Request) error {
@@ -91,7 +29,7 @@ func (p *Proxy) serveOne(w *front.Response, r *http.Request) error {
 	}
 	release := sync.OnceFunc(func() { p.backend.Leave(g) })
 	defer release()
-	if err := p.One.await(r.Context()); err != nil {
+	if err := p.One.AwaitConsent(r.Context()); err != nil {
 		return noAnswer(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout,
@@ -103,7 +41,7 @@ func (p *Proxy) serveOne(w *front.Response, r *http.Request) error {
 		r.Header.Del("Upgrade") // to something else
 	}
 	var t *tunnel // nil: there is none, or it was closed at once
-	err = d.Serve(w, r.WithContext(ctx), whole{p.One.browser, func(conn *websocket.Conn) {
+	err = d.Serve(w, r.WithContext(ctx), whole{p.One.Browser, func(conn *websocket.Conn) {
 		client := w.Taken()
 		in := newStamped(client)
 		x := &tunnel{client: client, browser: client, lastUse: in.lastUse, done: make(chan struct{})}
@@ -180,15 +118,4 @@ func (b whole) Connect(w http.ResponseWriter, r *http.Request, target string) er
 	b.opened(conn)
 	c.Serve(conn)
 	return nil
-}
-
-// check asks the browser for an answer over the WebSocket, without opening one.
-func (o *OneConnection) check(ctx context.Context, within time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
-	defer cancel()
-	asked, err := o.browser.Check(ctx)
-	if !asked {
-		return supply.ErrNotAsked
-	}
-	return err
 }

@@ -35,7 +35,7 @@ type Proxy struct {
 	Foreign bool
 	// One, if not nil, is the only connection to the browser, which is Foreign. Serve
 	// closes it.
-	One *OneConnection
+	One *supply.OneConnection
 	// Overlap says that Launch can launch a browser while another one with a
 	// different profile is running. A browser that is replaced is then stopped
 	// only once the new one is ready.
@@ -87,12 +87,9 @@ func (p *Proxy) Start() {
 	b := &p.backend
 	*b = backend{proxy: p, epoch: make(chan struct{})}
 	b.Runner = supply.Runner{Launch: p.Launch, Overlap: p.Overlap, Options: p.Options, Closed: errClosed, Owner: b,
-		Spec: supply.Spec{Foreign: p.Foreign, Open: p.openPort, Within: p.answerTimeout,
+		Spec: supply.Spec{Foreign: p.Foreign, One: p.One, Opened: p.warnOfPort, Within: p.answerTimeout,
 			Late: errors.New("its WebSocket did not answer"), Grace: endDelay, Health: p.Health, Log: p.Log,
 			Idle: supply.Idle{Timeout: p.Idle, ByConnections: p.IdleByConnections, Busy: isDownloading}}}
-	if p.One != nil {
-		b.Spec.Health.Ping = p.One.check
-	}
 	p.Front.Log = p.Log
 	if p.State != nil {
 		p.Front.Guard.Browsers = guard.NewBrowsers(p.State)
@@ -134,7 +131,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 		p.Sessions.Close()
 	}
 	if p.One != nil {
-		p.One.browser.Close()
+		p.One.Close()
 	}
 	wg.Wait()
 	return err
@@ -143,7 +140,7 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 // begin launches the browser, or connects to it, before the first client.
 func (p *Proxy) begin(ctx context.Context) error {
 	if p.One != nil {
-		return p.One.browser.Await(ctx)
+		return p.One.Await(ctx)
 	}
 	return p.Relaunch(ctx, options.Options{}, false)
 }

@@ -34,9 +34,11 @@ type Spec struct {
 	Launch func(context.Context) (*sibling.Browser, error)
 	// Foreign says that another program launches and stops the browser: Launch only finds it.
 	Foreign bool
-	// Open opens a browser with a port for sessions; nil: by its WSURL. Late is the error
+	// One is the only connection to the browser; nil: there may be any number.
+	One *OneConnection
+	// Opened, if not nil, is called when a browser with a port has been opened for sessions. Late is the error
 	// if opening takes longer than Within.
-	Open   func(context.Context, *sibling.Browser) (*virtual.Browser, error)
+	Opened func(context.Context, *virtual.Browser)
 	Within time.Duration
 	Late   error
 	// Bound says that the browser is opened for sessions before it is ready, and that it ends with that connection.
@@ -312,15 +314,21 @@ func (c *Chrome) NewSession(ctx context.Context, o virtual.Options) (*virtual.Se
 
 // open opens the browser for sessions.
 func (c *Chrome) open(ctx context.Context) (b *virtual.Browser, err error) {
+	path := ""
 	switch {
 	case c.mux != nil:
 		b, err = virtual.OpenOn(ctx, virtual.Over(c.mux), c.Log)
-	case c.Open != nil:
-		b, err = c.Open(ctx, c.Browser)
+	case c.One != nil:
+		b, err = c.One.open(ctx, c.Log)
 	default:
-		b, err = virtual.Open(ctx, c.Browser.Instance.WSURL, c.Log)
+		if path, err = SocketPath(ctx, c.Browser.Instance); err == nil {
+			b, err = virtual.Open(ctx, "ws://"+sibling.Addr(c.Browser.Instance)+path, c.Log)
+		}
 	}
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil && c.mux == nil && c.Opened != nil:
+		c.Opened(ctx, b)
+	case err != nil && ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
 	return b, err

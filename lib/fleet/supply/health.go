@@ -15,10 +15,10 @@ import (
 // Foreign.
 type Health struct {
 	Interval, Timeout time.Duration
-	// Ping, if not nil, asks the browser for an answer in place of Ping.
-	Ping func(ctx context.Context, within time.Duration) error
 	// Checked, if not nil, is called after the launch and after each check that the browser has not failed.
 	Checked func(*Chrome)
+
+	ping func(ctx context.Context, within time.Duration) error // asks in place of Ping; set by tests
 }
 
 // ErrNotAsked is the answer of a Ping that asks nothing.
@@ -104,11 +104,13 @@ func (k *checks) check(c *Chrome) {
 	}
 }
 
-// Ping asks the browser for an answer: by its pipe, by a connection of its own, or as Health says.
+// Ping asks the browser for an answer: by its pipe, by its only connection, or by another one.
 func (c *Chrome) Ping(ctx context.Context, within time.Duration) error {
 	switch {
-	case c.Health.Ping != nil:
-		return c.Health.Ping(ctx, within)
+	case c.Health.ping != nil:
+		return c.Health.ping(ctx, within)
+	case c.One != nil:
+		return c.One.ping(ctx, within)
 	case c.mux != nil:
 		return pingMux(ctx, c.mux, within)
 	}

@@ -25,7 +25,7 @@ func asked(t *testing.T, change func(*Spec), answers ...error) (
 	s.Log = slog.New(slog.NewTextHandler(log, nil))
 	n := 0
 	s.Health = Health{Interval: time.Minute, Timeout: time.Second, Checked: func(*Chrome) { checked.Add(1) },
-		Ping: func(context.Context, time.Duration) error {
+		ping: func(context.Context, time.Duration) error {
 			n = min(n+1, len(answers))
 			return answers[n-1]
 		}}

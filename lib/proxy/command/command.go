@@ -228,7 +228,7 @@ func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, proto
 		return c.UsageError("--direct has clients connect to the browser themselves: it cannot be used with " +
 			"--one-connection")
 	}
-	p.One = proxy.NewOneConnection(func() (record.Instance, error) {
+	p.One = supply.NewOneConnection(func() (record.Instance, error) {
 		r, err := target(c, rec) // another Chrome may have written the file
 		if err != nil {
 			return record.Instance{}, err
