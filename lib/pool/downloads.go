@@ -76,14 +76,14 @@ type watching struct {
 	over     chan struct{} // closed when the last watcher has ended; nil: there was none
 
 	// Protected by the service's lock:
-	watcher *watcher.Watcher // nil: none
+	watcher *watcher.Watcher // watcher of the current browser; nil: none
 	err     error            // why the browser has none; nil: it has one, or will
 }
 
 // ownFiles are the downloads of a lease that has a browser to itself.
 type ownFiles struct {
 	mu    sync.Mutex
-	files *downloads.Files // nil: none has begun, and nobody has asked
+	files *downloads.Files // downloads; nil: none has begun, and nobody has asked
 	over  bool
 }
 

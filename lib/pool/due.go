@@ -21,7 +21,7 @@ import (
 // guards it.
 type clock struct {
 	due    func()               // function of the timer
-	asleep func() time.Duration // how long the machine has slept since the start
+	asleep func() time.Duration // time that the machine has slept since the start
 	slept  time.Duration        // the same, at the latest tick
 	timer  wait.Timer
 	next   time.Time // time of the timer; zero: it does not run

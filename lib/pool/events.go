@@ -28,7 +28,7 @@ type Event struct {
 	By     string `json:"by,omitempty"`
 	User   string `json:"user,omitempty"`
 	Holder string `json:"holder,omitempty"`
-	Why    string `json:"why,omitempty"` // of a failure, of the end of a lease; who has taken over
+	Why    string `json:"why,omitempty"` // reason of a failure or of the end of a lease; the person who has taken over
 	// Download is the file of download_started, downloaded and download_failed.
 	Download *downloads.File `json:"download,omitempty"`
 }
@@ -79,9 +79,9 @@ type notices struct {
 	lines   []string // the latest ones
 	last    int
 	ended   string
-	endedBy string // the same in the log: the event, or why
+	endedBy string // reason of the end in the log
 	yielded bool
-	changed wait.Broadcast // there is another notice
+	changed wait.Broadcast // broadcast of another notice
 }
 
 // maxNotices is how many lines are kept for a holder that reads slowly.

@@ -22,13 +22,13 @@ import (
 // session. One browser at a time takes new leases. Browsers that it has
 // replaced end with their last lease.
 type group struct {
-	runner               // of chrome and its successors, with the settings that the instances share
+	runner               // runner of chrome and its successors, with the settings that the instances share
 	gone   chan struct{} // closed when it and its browsers have ended
 
 	// Protected by the service's lock:
 	fleet    *fleet.Fleet    // the sessions of the leases of its instances
-	slots    []*slot         // without retired ones
-	leases   int             // of its instances, including retired ones
+	slots    []*slot         // instances, without retired ones
+	leases   int             // number of leases, including those of retired instances
 	leased   int             // instances in slots that are leased
 	ahead    int             // leases for which a session is made before they are used
 	chrome   *fleet.Chrome   // takes new leases; nil if there is none
@@ -36,7 +36,7 @@ type group struct {
 	needed   bool            // a lease or request needs a browser and there is none
 	// mayReplace says that a successor has not failed since the last health check.
 	mayReplace bool
-	successor  supply.Grounds // of the latest replacement
+	successor  supply.Grounds // grounds of the latest replacement
 	changed    wait.Broadcast
 }
 

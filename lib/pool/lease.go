@@ -23,9 +23,9 @@ type lease struct {
 	id                 string
 	slot               *slot
 	holder             string
-	by                 *control.Peer // its owner, who requested it
+	by                 *control.Peer // owner, who requested it
 	user               string        // the name of that user; "": who runs the service, or a token
-	secret             string        // of its address on other machines; "": it has none there
+	secret             string        // secret of its address on other machines; "": none
 	waited             time.Duration
 	keepFor            string
 	ttl                time.Duration
@@ -39,8 +39,8 @@ type lease struct {
 	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
 	seating
 	own   ownFiles
-	login *login // nil: its sessions start without a state
-	kept  bool   // it has begun with the session of an earlier one
+	login *login // state with which its sessions start; nil: none
+	kept  bool   // whether it has begun with the session of an earlier one
 	notices
 }
 

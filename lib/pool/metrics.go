@@ -16,7 +16,7 @@ type metrics struct {
 	launches   *prometheus.CounterVec   // by pool
 	failures   *prometheus.CounterVec   // failed launches, by pool
 	restarts   *prometheus.CounterVec   // by pool and cause
-	ends       *prometheus.CounterVec   // of leases, by pool and reason
+	ends       *prometheus.CounterVec   // ends of leases, by pool and reason
 }
 
 func newMetrics(of *Service) *metrics {

@@ -22,13 +22,13 @@ import (
 type Request struct {
 	Pool     string         // "": the default pool
 	Instance string         // an ID or alias; "": any instance
-	Timeout  *time.Duration // how long to wait; nil: the pool's default; 0: do not wait
+	Timeout  *time.Duration // limit of the wait; nil: the pool's default; 0: do not wait
 	TTL      time.Duration  // 0: the pool's default, or no limit if Held is set
 	Held     bool           // the lease ends with the connection, whose end cancels the context
-	Confirm  bool           // the same until Confirm is called, so that the holder knows of the lease
+	Confirm  bool           // Held until Confirm is called, so that the holder knows of the lease
 	Owner    *proc.Identity // the lease ends with this process; nil: with none
 	Holder   string         // the holder's name in the status; the first 200 characters are kept
-	By       *control.Peer  // to whom the lease belongs; nil: the user who runs the service
+	By       *control.Peer  // owner of the lease; nil: the user who runs the service
 	// KeepConnectionsFor, if not "", keeps the lease's connections open after
 	// its release until the next lease of the instance, and beyond if that has
 	// the same value.
@@ -61,7 +61,7 @@ type Waiting struct {
 	timeout time.Duration
 	queued  *book.Waiter
 	served  chan error // receives a value when the queue serves the request
-	lease   *lease     // valid then, unless there was an error
+	lease   *lease     // lease once it is served without an error
 }
 
 // Lease leases an instance, or queues the request in the order of the calls:

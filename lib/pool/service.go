@@ -44,7 +44,7 @@ type Service struct {
 	mu           sync.Mutex
 	pools        pools
 	scaled       map[string]int // sizes set by Scale, by pool
-	removed      []*pool        // from the configuration, with leases that go on
+	removed      []*pool        // former pools with leases that go on
 	retired      []*slot        // removed or changed, with browsers that still run
 	groups       []*group
 	sessionAddrs map[string]string // where the sessions of a pool are served

@@ -24,7 +24,7 @@ import (
 // seating is what the lease of a shared browser has of it. Its entry in the fleet of
 // the group stays as its sessions come and go, in whichever browser there is.
 type seating struct {
-	entry *fleet.Entry  // nil: the lease has a browser to itself
+	entry *fleet.Entry  // its session; nil: the lease has a browser to itself
 	on    *fleet.Chrome // the browser of which the lease is a use; nil: none yet
 	ahead bool          // a session is made for it before it is used
 }

@@ -37,26 +37,26 @@ const (
 // slot is one instance of a pool. Its endpoint stays the same while browsers
 // come and go behind it.
 type slot struct {
-	runner // of a browser of its own
+	runner // runner of a browser of its own
 	number int
-	proxy  *proxy.Proxy // nil if bpool launches no browser for it
-	addr   string       // of the proxy, or of the sessions of its leases; "" if it has no browser
+	proxy  *proxy.Proxy // endpoint of its own browser; nil: it has none
+	addr   string       // address of the proxy or of the sessions of its leases; "": it has no browser
 
 	listener        net.Listener
 	profileReleased []<-chan struct{} // closed when former users of its profile have ended
 	gone            chan struct{}     // closed when the instance and its browser have ended
 
 	watching        watching
-	group           *group          // whose browser it shares; nil if none
+	group           *group          // instances with which it shares a browser; nil: none
 	lastPagesClosed <-chan struct{} // closed when the previous lease's pages are closed; may be nil
 
 	// Protected by the service's lock:
-	pool     *pool // of the current configuration
+	pool     *pool // pool in the current configuration
 	lease    *lease
-	uid      int    // whose programs may use the endpoint, besides those of root and of who runs the service
+	uid      int    // user of the endpoint, besides root and the user who runs the service
 	keptFor  string // the KeepConnectionsFor of the last lease, whose clients may be connected
 	restarts int
-	retired  bool // it ends with its lease
+	retired  bool // whether it ends with its lease
 }
 
 // newSlot creates an instance and opens its endpoint.

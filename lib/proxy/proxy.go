@@ -74,7 +74,7 @@ type Proxy struct {
 	Changed func()
 	Log     *slog.Logger
 
-	answerTimeout time.Duration // how long a browser may take to answer; 0: answerTimeout
+	answerTimeout time.Duration // limit of an answer of the browser; 0: answerTimeout
 	backend       backend
 	plain         *httputil.ReverseProxy
 }

@@ -58,11 +58,11 @@ type Spec struct {
 // Chrome is one browser; a Firefox is one, too.
 type Chrome struct {
 	Spec
-	Browser *sibling.Browser // valid once Ready is closed; nil: the launch has failed
-	Began   time.Time        // when the launch has begun, valid as Browser is
+	Browser *sibling.Browser // result of the launch once Ready is closed; nil: it has failed
+	Began   time.Time        // start of the launch, once Ready is closed
 
-	mux    *single.Mux // to a browser without a port; nil: it has one
-	err    error       // of the launch
+	mux    *single.Mux // pipe of a browser without a port; nil: it has one
+	err    error       // error of the launch
 	gone   chan struct{}
 	cancel context.CancelCauseFunc
 	logged sync.Once // guards the log line about a launch that has failed
@@ -73,9 +73,9 @@ type Chrome struct {
 	keepUnused bool             // not cancelled without users
 	exit       error            // why it has ended; nil: it is not gone
 
-	users     // its lock guards the following, too
+	users     // users, whose lock guards the following, too
 	idleTimer wait.Timer
-	byItself  bool // it ended without having been told to
+	byItself  bool // whether it ended without having been told to
 	checks    checks
 }
 

@@ -41,7 +41,7 @@ func (c *Chrome) LastCheck() (at record.Time, err string) {
 // checks are the health checks of a browser, whose lock guards the result.
 type checks struct {
 	at  record.Time // time of the last one; zero: none yet
-	err string      // its error; "": the browser was well
+	err string      // error of it; "": the browser was well
 }
 
 // run checks the health of a browser again and again until it is ending.

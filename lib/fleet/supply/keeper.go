@@ -49,19 +49,19 @@ type Keeper struct {
 
 	Uses         int     // uses of this browser, for Wear
 	Memory       int64   // memory of the browsers at the latest measurement, in bytes; 0: not known
-	Replace      Grounds // why the browser is replaced when nobody uses it; zero: it is not
-	ForceReplace bool    // it is replaced even if it is used
+	Replace      Grounds // reason to replace the browser when nobody uses it; zero: none
+	ForceReplace bool    // whether it is replaced even if it is used
 	Check        Checked
-	Retry        Retry // of a failed browser
-	Cause        Cause // of the end of the browser before
+	Retry        Retry // schedule after a failure
+	Cause        Cause // cause of the end of the browser before
 
 	wakeup     chan struct{}
-	began      time.Time // of the last launch
+	began      time.Time // start of the last launch
 	launches   int       // browsers that watch has seen launched
-	launchedAt time.Time // of the current browser
-	measured   time.Time // of Memory; zero: the current browser has not been measured
-	hadBrowser bool      // a browser has run before, so the next one counts as a restart
-	isChecked  bool      // there is a browser, whose health is checked
+	launchedAt time.Time // launch of the current browser
+	measured   time.Time // time of Memory; zero: the current browser has not been measured
+	hadBrowser bool      // whether a browser has run before, so that the next one counts as a restart
+	isChecked  bool      // whether there is a browser, whose health is checked
 }
 
 // Checked is the result of the latest health check.

@@ -26,10 +26,10 @@ var Never = time.Unix(1<<40, 0)
 
 // Retry says when a browser that has failed is launched again. It is pure: no lock, no clock, no I/O.
 type Retry struct {
-	Off bool // it is not launched again
+	Off bool // whether it is not launched again
 
-	At       time.Time // of the next launch
-	OnDemand time.Time // the same while a request waits
+	At       time.Time // time of the next launch
+	OnDemand time.Time // time of the next launch while a request waits
 	// Definite says that no request waits for it: the last launch failed for a reason that does not pass by itself.
 	Definite bool
 

@@ -40,8 +40,8 @@ type Runner struct {
 	// Overlap says that two browsers with different profiles may run at the same time. With Drains, one that was
 	// replaced ends when its owner says so, not at once.
 	Overlap, Drains bool
-	Options         options.Options // of the next launch
-	Closed          error           // the error of users after Close
+	Options         options.Options // options of the next launch
+	Closed          error           // error of users after Close
 	Owner           Owner
 
 	mu        sync.Mutex // nothing blocks while it is held
@@ -69,10 +69,10 @@ type Status struct {
 	State    string
 	Current  *Chrome // the last browser; nil before the first
 	Launches int
-	Options  options.Options // of the next launch
-	Ending   error           // why a browser is being stopped; nil: none is
-	Exit     error           // why the last browser that is gone has ended; nil: none has
-	Failure  error           // of the last launch; nil: it has not failed
+	Options  options.Options // options of the next launch
+	Ending   error           // reason of a stop that goes on; nil: none
+	Exit     error           // end of the last browser that is gone; nil: none
+	Failure  error           // error of the last launch; nil: it has not failed
 }
 
 // Status returns the state of the current browser.

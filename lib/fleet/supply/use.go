@@ -11,7 +11,7 @@ import (
 
 // Idle says when a browser is idle, which ends it.
 type Idle struct {
-	Timeout       time.Duration // without use; 0: never
+	Timeout       time.Duration // time without use; 0: never
 	ByConnections bool          // each open connection is use, not only what clients send and downloads
 	// Busy, if not nil, reports whether the browser is at work that only it knows of.
 	Busy func(pid int) bool
@@ -29,10 +29,10 @@ type Conn interface {
 // use counts who uses a browser. It is pure: no lock, no clock, no I/O.
 type use struct {
 	byConnections bool
-	users         int           // those that wait for something; they always count
-	held          int           // sessions or requests that count by connections
+	users         int           // users that wait for something; they always count
+	held          int           // sessions and requests that count by connections
 	conns         map[Conn]bool // open connections
-	last          time.Time     // the last use that is over and that neither connections nor sessions know
+	last          time.Time     // last use that is over and that neither connections nor sessions know
 }
 
 // at returns when the browser was used last; now, while it is in use. sessions is when its
