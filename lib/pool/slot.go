@@ -281,11 +281,7 @@ func (s *slot) endpointUser() int {
 // hasBrowser reports whether there is a browser, or one is starting or
 // stopping.
 func (s *slot) hasBrowser() bool {
-	if s.proxy == nil {
-		return false
-	}
-	st, _ := s.proxy.Status()
-	return st.State != proxy.Stopped
+	return s.Runner != nil && s.Runner.Status().State != supply.Stopped
 }
 
 // browser returns the record of the running browser, or nil.

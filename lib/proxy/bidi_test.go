@@ -153,7 +153,7 @@ func TestSessionThatStays(t *testing.T) {
 	c := newBiDiClient(t, addr)
 	c.do("session.new")
 	c.CloseNow()
-	until(t, "the browser is stopped", func() bool { s, _ := p.Status(); return s.Exit == supply.SessionLeft })
+	until(t, "the browser is stopped", func() bool { s, _ := p.Status(); return s.LastExit == supply.SessionLeft.Error() })
 }
 
 // Firefox has no /json; a client that requests it is told what to do instead.
@@ -182,7 +182,7 @@ func TestHalfAMessage(t *testing.T) {
 	io.WriteString(c, "\x01\xe4\x00\x00\x00\x00{\"id\":2,") // a fragment of 100 bytes, of which 8 come
 	c.Close()
 	until(t, "the session has ended", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.ends == 1 })
-	if s, _ := p.Status(); s.Launches != 1 || s.Exit != nil {
+	if s, _ := p.Status(); s.Launches != 1 || s.LastExit != "" {
 		t.Errorf("%+v", s)
 	}
 }

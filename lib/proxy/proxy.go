@@ -189,17 +189,21 @@ const (
 	Stopping     = supply.Stopping
 )
 
-// Status is the state of a proxy.
-type Status struct {
-	api.ProxyStatus
-	Exit    error `json:"-"` // why the last browser ended; nil: none has
-	Failure error `json:"-"` // LastError of a launch; nil: the last one has not failed
-}
-
 // Status returns the proxy's state, and the browser's record if the browser is
 // ready.
-func (p *Proxy) Status() (Status, *record.Record) {
-	s, browser := p.status()
+func (p *Proxy) Status() (api.ProxyStatus, *record.Record) {
+	b := p.backend.Status()
+	s := api.ProxyStatus{State: b.State, Owned: !p.Foreign, Connections: p.Front.Limit.Count(),
+		Launches: b.Launches, Options: b.Options}
+	if b.Exit != nil {
+		s.LastExit = b.Exit.Error()
+	}
+	if b.Failure != nil {
+		s.LastError = b.Failure.Error()
+	}
+	if p.Foreign {
+		s.State = Foreign
+	}
 	if p.Sessions != nil {
 		s.Sessions = p.Sessions.List()
 		s.ActiveSessions = new(len(s.Sessions))
@@ -207,27 +211,11 @@ func (p *Proxy) Status() (Status, *record.Record) {
 			s.WebSockets += one.Clients
 		}
 	}
-	return s, browser
-}
-
-func (p *Proxy) status() (Status, *record.Record) {
-	b := p.backend.Status()
-	s := Status{api.ProxyStatus{State: b.State, Owned: !p.Foreign, Connections: p.Front.Limit.Count(),
-		Launches: b.Launches, Options: b.Options}, b.Exit, b.Failure}
-	if s.Exit != nil {
-		s.LastExit = s.Exit.Error()
-	}
-	if s.Failure != nil {
-		s.LastError = s.Failure.Error()
-	}
-	if p.Foreign {
-		s.State = Foreign
-	}
 	c := b.Current
 	if c == nil {
 		return s, nil
 	}
-	s.WebSockets = len(c.Conns())
+	s.WebSockets += len(c.Conns())
 	checked, checkErr := c.LastCheck()
 	if !checked.IsZero() {
 		s.LastCheck = new(checked)
