@@ -107,7 +107,8 @@ func TestScrollPositionsStay(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("content-type", "text/html")
-		io.WriteString(w, `<!doctype html><div style="height:9000px"></div><script>sessionStorage.cart = 'full'</script>`)
+		io.WriteString(w, `<!doctype html><div style="height:9000px"></div>
+			<script>sessionStorage.cart = 'full'</script>`)
 	}))
 	t.Cleanup(server.Close)
 	b := openShell(t)
