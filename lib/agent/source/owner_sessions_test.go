@@ -139,6 +139,30 @@ func TestCallsAtTheEndOfASession(t *testing.T) {
 	})
 }
 
+// A session that no call has used for its time is hibernated and has no place any more: another one need not wait for
+// it.
+func TestHibernatedSessionHasNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &slowStart{step: make(chan struct{}, 1)}
+		s := &Source{}
+		s.init(SessionsOnly, p, Sharing{Settings: settings.Settings{MaxSessions: 1, Hibernate: time.Minute}})
+		b := s.Of(t.Context(), fakeOwner{name: "one"}, false).(*ownerUse)
+		v, err := b.join(t.Context(), sessionKey{id: "ann"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.leave(v)
+		p.step <- struct{}{} // it is saved
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := b.join(noWait, sessionKey{id: "bob"}, ""); err != nil {
+			t.Errorf("a call on another one waits: %v", err)
+		}
+		b.Leave()
+		s.book.close()
+	})
+}
+
 // A session that a person has taken over does not end, and does so later if no call uses it then.
 func TestSessionUnderAPerson(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
