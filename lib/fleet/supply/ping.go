@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +27,8 @@ const maxPong = 64 << 10
 // of its own. The error says why no answer came in time. It is liveness.ErrNotChecked
 // if this process lacks resources: the browser may be well.
 func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
+	late := fmt.Errorf("no answer within %v", within)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
 	defer cancel()
 	err := ping(ctx, i)
 	switch {
@@ -36,6 +38,8 @@ func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
 		return fmt.Errorf("%w: %w", liveness.ErrNotChecked, err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded): // a moment before the context says so
+		return late
 	}
 	return err
 }
