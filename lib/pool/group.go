@@ -120,7 +120,8 @@ func (g *group) setSparesLocked() {
 
 // newBrowsers returns what launches the browsers of a group.
 func (g *group) newBrowsers() *supply.Runner {
-	v := g.service
+	v, spec := g.service, supply.Configured(g.set)
+	spec.Log, spec.Health.Checked = g.log, g.checked
 	return &supply.Runner{Drains: true, Closed: errStopping, Owner: g, Options: launchOptions(g.set),
 		Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
 			b, err := v.Launch(ctx, g.poolName, g.set, o, g.held.member)
@@ -132,10 +133,7 @@ func (g *group) newBrowsers() *supply.Runner {
 			}
 			return b, err
 		},
-		Spec: fleet.SharedSpec(supply.Spec{Log: g.log,
-			Idle:   supply.Idle{Timeout: g.set.Idle, ByConnections: g.set.IdleBy == settings.Connections},
-			Health: supply.Health{Interval: g.set.HealthInterval, Timeout: g.set.HealthTimeout, Checked: g.checked},
-		})}
+		Spec: fleet.SharedSpec(spec)}
 }
 
 // Launched makes a browser take new leases, and lets the one that it replaces drain.

@@ -79,20 +79,19 @@ func (p *pool) newSlot(n int, set settings.Settings) (*slot, error) {
 	s.listener, s.addr = l, l.Addr().String()
 	s.watching = newWatching(v.Dir, set)
 	s.proxy = &proxy.Proxy{
-		Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
-			b, err := v.Launch(ctx, p.cfg.Name, set, o, s.held.member)
-			v.metrics.launches.WithLabelValues(p.cfg.Name).Inc()
-			if err != nil {
-				v.metrics.failures.WithLabelValues(p.cfg.Name).Inc()
-			} else {
-				s.watchDownloads(ctx, b)
-			}
-			return b, err
-		},
-		Unconnected: s.resetDownloads, Held: func() bool { return len(s.held.all()) > 0 },
-		State: v.State, Options: launchOptions(set), Idle: set.Idle,
-		IdleByConnections: set.IdleBy == settings.Connections, Changed: s.Wake,
-		Health: supply.Health{Interval: set.HealthInterval, Timeout: set.HealthTimeout, Checked: s.checked},
+		Runner: supply.Runner{Options: launchOptions(set), Spec: supply.Configured(set),
+			Launch: func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
+				b, err := v.Launch(ctx, p.cfg.Name, set, o, s.held.member)
+				v.metrics.launches.WithLabelValues(p.cfg.Name).Inc()
+				if err != nil {
+					v.metrics.failures.WithLabelValues(p.cfg.Name).Inc()
+				} else {
+					s.watchDownloads(ctx, b)
+				}
+				return b, err
+			}},
+		Unconnected: s.resetDownloads, Held: func() bool { return len(s.held.all()) > 0 }, Changed: s.Wake,
+		State: v.State,
 		Front: front.Front{Limit: front.Limit{Max: maxRequests},
 			Routes: []front.Route{{Path: front.DownloadsPath, Answer: s.answerDownloads}}},
 		Log: s.log,
@@ -100,8 +99,9 @@ func (p *pool) newSlot(n int, set settings.Settings) (*slot, error) {
 	if !set.WSLWindows {
 		s.proxy.Front.Guard.User = s.endpointUser
 	}
+	s.Runner = &s.proxy.Runner
+	s.Runner.Spec.Health.Checked = s.checked
 	s.proxy.Start()
-	s.Runner = s.proxy.Browsers()
 	return s, nil
 }
 

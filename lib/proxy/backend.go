@@ -20,9 +20,8 @@ import (
 	"btools/lib/wait"
 )
 
-// backend owns the browser behind the proxy, which is launched on demand.
+// backend is the owner of the proxy's Runner, and the WebSockets to its browser.
 type backend struct {
-	supply.Runner
 	proxy *Proxy
 
 	mu         sync.Mutex    // not held while logging, which may block
@@ -34,13 +33,16 @@ type backend struct {
 // errClosed is the error of requests after the end.
 var errClosed = &exit.Error{Code: exit.TryAgain, Err: errors.New("the proxy is stopping")}
 
+// errLate is the error of a browser that takes too long to be opened for sessions.
+var errLate = errors.New("its WebSocket did not answer")
+
 // acquire returns the browser, which is launched if none is running. The caller leaves it.
-func (b *backend) acquire(ctx context.Context, epoch <-chan struct{}) (*supply.Chrome, error) {
-	c, err := b.Enter()
+func (p *Proxy) acquire(ctx context.Context, epoch <-chan struct{}) (*supply.Chrome, error) {
+	c, err := p.Enter()
 	if err != nil {
 		return nil, err
 	}
-	if err = b.Await(ctx, c, epoch); err == nil {
+	if err = p.Await(ctx, c, epoch); err == nil {
 		return c, nil
 	}
 	if c.Failed() {
@@ -54,7 +56,7 @@ func (b *backend) Launched(_, _ *supply.Chrome, _ error) {}
 
 // Running logs a launch.
 func (b *backend) Running(c *supply.Chrome) {
-	if !b.proxy.Foreign {
+	if !b.proxy.Spec.Foreign {
 		b.proxy.Log.Info("launched the browser", "type", c.Type(), "id", c.Browser.Instance.ID,
 			"endpoint", cmp.Or(sibling.Addr(c.Browser.Instance), "pipe"),
 			"took_ms", time.Since(c.Began).Milliseconds())
@@ -184,7 +186,7 @@ func (b *backend) closeWebSockets() {
 	close(b.epoch)
 	b.lastEpoch, b.epoch, b.epochBegan = b.epoch, make(chan struct{}), time.Now()
 	var open []supply.Conn
-	if c := b.Status().Current; c != nil {
+	if c := b.proxy.Runner.Status().Current; c != nil {
 		open = c.Conns()
 	}
 	for _, c := range open {
@@ -205,7 +207,7 @@ const endDelay = 2 * time.Second
 // says whether the browser has ended or will end, so that the request can be
 // tried with another one.
 func (b *backend) reportUnreachable(g *supply.Chrome, why error) bool {
-	if b.proxy.Foreign {
+	if b.proxy.Spec.Foreign {
 		return false
 	}
 	select {

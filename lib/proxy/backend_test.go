@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/fleet/supply"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/sibling"
@@ -33,14 +34,13 @@ func TestLogsWithoutLock(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	fail := make(chan bool, 10)
-	p := &Proxy{
-		Idle: time.Millisecond,
-		Launch: func(context.Context, options.Options, string) (*sibling.Browser, error) {
-			if <-fail {
-				return nil, errors.New("no such browser")
-			}
-			return e.browser(t, record.CDP), nil
-		},
+	p := &Proxy{}
+	p.Spec.Idle.Timeout = time.Millisecond
+	p.Launch = func(context.Context, options.Options, string) (*sibling.Browser, error) {
+		if <-fail {
+			return nil, errors.New("no such browser")
+		}
+		return e.browser(t, record.CDP), nil
 	}
 	p.Log = slog.New(probe{slog.NewTextHandler(io.Discard, nil), p})
 	addr := serve(t, p)
@@ -74,14 +74,15 @@ func TestCutWhileWaiting(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	launched := make(chan struct{})
-	p := &Proxy{Launch: func(ctx context.Context, _ options.Options, _ string) (*sibling.Browser, error) {
+	p := &Proxy{}
+	p.Launch = func(ctx context.Context, _ options.Options, _ string) (*sibling.Browser, error) {
 		select {
 		case <-launched:
 			return e.browser(t, record.CDP), nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	}}
+	}
 	addr := serve(t, p)
 	go p.Relaunch(t.Context(), options.Options{}, false) // somebody waits for it all the time
 	_, socket := upgrade(t, addr, "/")
@@ -91,7 +92,7 @@ func TestCutWhileWaiting(t *testing.T) {
 		plain <- code
 	}()
 	users := func() int {
-		c := p.backend.Status().Current
+		c := p.Runner.Status().Current
 		if c == nil {
 			return 0
 		}
@@ -155,7 +156,9 @@ func TestBrowserWithoutAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			addr := serve(t, &Proxy{Launch: launches(b), Foreign: true, answerTimeout: bound})
+			p := foreign(b)
+			p.answerTimeout = bound
+			addr := serve(t, p)
 			for _, host := range []string{"127.0.0.1", "localhost"} { // the second's answer is rewritten
 				c := dial(t, addr)
 				io.WriteString(c, "GET /json/version HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
@@ -180,7 +183,7 @@ type replacing struct {
 func newReplacing(t *testing.T) *replacing {
 	e := newEndpoint(t)
 	r := &replacing{launched: make(chan options.Options), answers: make(chan error)}
-	r.Proxy = &Proxy{Overlap: true}
+	r.Proxy = &Proxy{Runner: supply.Runner{Overlap: true}}
 	r.Launch = func(ctx context.Context, o options.Options, _ string) (*sibling.Browser, error) {
 		select {
 		case r.launched <- o:

@@ -124,7 +124,7 @@ func (c bidiClient) do(method string) string {
 func TestCutEndsSession(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t)
-	p := &Proxy{Launch: launches(browserAt(t, f.addr, record.BiDi))}
+	p := behind(browserAt(t, f.addr, record.BiDi))
 	addr := serve(t, p)
 	for n := range 50 {
 		c := newBiDiClient(t, addr)
@@ -148,18 +148,21 @@ func TestSessionThatStays(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t)
 	f.hangUp = true
-	p := &Proxy{Launch: launches(browserAt(t, f.addr, record.BiDi))}
+	p := behind(browserAt(t, f.addr, record.BiDi))
 	addr := serve(t, p)
 	c := newBiDiClient(t, addr)
 	c.do("session.new")
 	c.CloseNow()
-	until(t, "the browser is stopped", func() bool { s, _ := p.Status(); return s.LastExit == supply.SessionLeft.Error() })
+	until(t, "the browser is stopped", func() bool {
+		s, _ := p.Status()
+		return s.LastExit == supply.SessionLeft.Error()
+	})
 }
 
 // Firefox has no /json; a client that requests it is told what to do instead.
 func TestNoJSON(t *testing.T) {
 	t.Parallel()
-	p := &Proxy{Launch: launches(browserAt(t, newFirefox(t).addr, record.BiDi))}
+	p := behind(browserAt(t, newFirefox(t).addr, record.BiDi))
 	code, body := send(t, serve(t, p), "/json/version")
 	if code != 404 || !strings.Contains(body, "WebDriver BiDi, not CDP") || !strings.Contains(body, "/session") {
 		t.Errorf("%d %s", code, body)
@@ -170,7 +173,7 @@ func TestNoJSON(t *testing.T) {
 func TestHalfAMessage(t *testing.T) {
 	t.Parallel()
 	f := newFirefox(t)
-	p := &Proxy{Launch: launches(browserAt(t, f.addr, record.BiDi))}
+	p := behind(browserAt(t, f.addr, record.BiDi))
 	c, in := upgrade(t, serve(t, p), "/session")
 	status(t, in)
 	text := `{"id":1,"method":"session.new","params":{}}`

@@ -134,12 +134,12 @@ func (p *Proxy) roundTrip(transport http.RoundTripper, r *http.Request) (resp *h
 // first has just died.
 func (p *Proxy) try(ctx context.Context, epoch <-chan struct{}, do func(*supply.Chrome) error) error {
 	for try := 1; ; try++ {
-		g, err := p.backend.acquire(ctx, epoch)
+		g, err := p.acquire(ctx, epoch)
 		if err != nil {
 			return err
 		}
 		err = do(g)
-		p.backend.Leave(g)
+		p.Leave(g)
 		switch {
 		case err == nil:
 			return nil
@@ -158,7 +158,7 @@ var errLeaseEnded = errors.New("its lease has ended")
 // leaseEnded reports whether an answer says that the browser's lease has ended.
 // The launcher notices that a moment later.
 func (p *Proxy) leaseEnded(resp *http.Response) bool {
-	return resp.StatusCode == http.StatusGone && !p.Foreign
+	return resp.StatusCode == http.StatusGone && !p.Spec.Foreign
 }
 
 // timedConn is a connection to a browser whose answer must make progress.

@@ -73,13 +73,13 @@ func TestLauncherHasLeft(t *testing.T) {
 				printed.MustSet("lease", record.Lease{ID: "lease_1"})
 			}
 			end := filepath.Join(t.TempDir(), "end")
-			p := &Proxy{State: store, Launch: func(ctx context.Context, _ options.Options, _ string) (*sibling.Browser,
-				error) {
+			p := &Proxy{State: store}
+			p.Launch = func(ctx context.Context, _ options.Options, _ string) (*sibling.Browser, error) {
 				return sibling.Launch(ctx, sibling.Spec{
 					Argv:  []string{"/bin/sh", "-c", `cat; until [ -e "$0" ]; do sleep 0.01; done`, end},
 					Input: printed, Timeout: patience, Grace: time.Second, Stderr: os.Stderr,
 				})
-			}}
+			}
 			serve(t, p)
 			if err := p.Relaunch(t.Context(), options.Options{}, false); err != nil {
 				t.Fatal(err)

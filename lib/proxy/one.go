@@ -23,13 +23,13 @@ func (p *Proxy) serveOne(w *front.Response, r *http.Request) error {
 		return no
 	}
 	epoch := p.backend.epochAt(w.Arrived)
-	g, err := p.backend.acquire(r.Context(), epoch)
+	g, err := p.acquire(r.Context(), epoch)
 	if err != nil {
 		return err
 	}
-	release := sync.OnceFunc(func() { p.backend.Leave(g) })
+	release := sync.OnceFunc(func() { p.Leave(g) })
 	defer release()
-	if err := p.One.AwaitConsent(r.Context()); err != nil {
+	if err := p.Spec.One.AwaitConsent(r.Context()); err != nil {
 		return noAnswer(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), p.answerTimeout,
@@ -41,7 +41,7 @@ func (p *Proxy) serveOne(w *front.Response, r *http.Request) error {
 		r.Header.Del("Upgrade") // to something else
 	}
 	var t *tunnel // nil: there is none, or it was closed at once
-	err = d.Serve(w, r.WithContext(ctx), whole{p.One.Browser, func(conn *websocket.Conn) {
+	err = d.Serve(w, r.WithContext(ctx), whole{p.Spec.One.Browser, func(conn *websocket.Conn) {
 		client := w.Taken()
 		in := newStamped(client)
 		x := &tunnel{client: client, browser: client, lastUse: in.lastUse, done: make(chan struct{})}

@@ -39,7 +39,8 @@ func TestBrowserHangs(t *testing.T) {
 	t.Parallel()
 	health := supply.Health{Interval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}
 	e := newFirefox(t)
-	p := &Proxy{Launch: launches(browserAt(t, e.addr, record.CDP)), Health: health}
+	p := behind(browserAt(t, e.addr, record.CDP))
+	p.Spec.Health = health
 	serve(t, p)
 	p.Relaunch(t.Context(), options.Options{}, false)
 	until(t, "it is asked", func() bool { s, _ := p.Status(); return s.LastCheck != nil })
@@ -50,7 +51,8 @@ func TestBrowserHangs(t *testing.T) {
 	}
 
 	e = newFirefox(t)
-	p = &Proxy{Launch: launches(browserAt(t, e.addr, record.CDP)), Foreign: true, Health: health}
+	p = foreign(browserAt(t, e.addr, record.CDP))
+	p.Spec.Health = health
 	addr := serve(t, p)
 	state := func(want string) func() bool {
 		return func() bool { s, _ := p.Status(); return s.State == want && s.LastCheck != nil }

@@ -6,7 +6,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http/httputil"
@@ -21,40 +20,20 @@ import (
 	"btools/lib/guard"
 	"btools/lib/launch/options"
 	"btools/lib/record"
-	"btools/lib/sibling"
 	"btools/lib/state"
 )
 
 // Proxy is a proxy. Set its fields before Serve.
 type Proxy struct {
-	// Launch launches a browser with these options; typ is the type of the
-	// browser before it, "" for the first.
-	Launch func(ctx context.Context, o options.Options, typ string) (*sibling.Browser, error)
-	// Foreign says that another program owns the browser, and Launch only finds
-	// it.
-	Foreign bool
-	// One, if not nil, is the only connection to the browser, which is Foreign. Serve
-	// closes it.
-	One *supply.OneConnection
-	// Overlap says that Launch can launch a browser while another one with a
-	// different profile is running. A browser that is replaced is then stopped
-	// only once the new one is ready.
-	Overlap bool
+	// Runner launches and stops the browser. The caller sets its Launch, Overlap and Options, and of its Spec
+	// Foreign, One, Health and Idle, without Busy.
+	supply.Runner
 	// State, if not nil, lists the browsers of this machine. A browser that its
 	// launcher has left behind is stopped, and none of them may connect.
 	State *state.Store
-	// Options are the options of the first launch.
-	Options options.Options
 	// Eager launches the browser, or connects to it by One, at once instead of at
 	// the first connection.
 	Eager bool
-	// Idle is how long a browser is kept without use; 0: for ever. Use is what
-	// clients send, a running download, or, with IdleByConnections, each open
-	// WebSocket and each session.
-	Idle              time.Duration
-	IdleByConnections bool
-	// Health says how the browser's health is checked.
-	Health supply.Health
 	// Direct shows the browser's own address in /json.
 	Direct bool
 	// Front serves the port: the caller sets its Guard, its Limit, and routes of its own.
@@ -84,12 +63,10 @@ func (p *Proxy) Start() {
 	if p.answerTimeout == 0 {
 		p.answerTimeout = answerTimeout
 	}
-	b := &p.backend
-	*b = backend{proxy: p, epoch: make(chan struct{})}
-	b.Runner = supply.Runner{Launch: p.Launch, Overlap: p.Overlap, Options: p.Options, Closed: errClosed, Owner: b,
-		Spec: supply.Spec{Foreign: p.Foreign, One: p.One, Opened: p.warnOfPort, Within: p.answerTimeout,
-			Late: errors.New("its WebSocket did not answer"), Grace: endDelay, Health: p.Health, Log: p.Log,
-			Idle: supply.Idle{Timeout: p.Idle, ByConnections: p.IdleByConnections, Busy: isDownloading}}}
+	p.backend = backend{proxy: p, epoch: make(chan struct{})}
+	p.Closed, p.Owner = errClosed, &p.backend
+	p.Spec.Opened, p.Spec.Within, p.Spec.Late = p.warnOfPort, p.answerTimeout, errLate
+	p.Spec.Grace, p.Spec.Log, p.Spec.Idle.Busy = endDelay, p.Log, isDownloading
 	p.Front.Log = p.Log
 	if p.State != nil {
 		p.Front.Guard.Browsers = guard.NewBrowsers(p.State)
@@ -97,9 +74,9 @@ func (p *Proxy) Start() {
 	answer := p.serve
 	switch {
 	case p.Sessions != nil:
-		p.Sessions.Chrome, p.Sessions.Foreign = p.chrome, p.Foreign
+		p.Sessions.Chrome, p.Sessions.Foreign = p.chrome, p.Spec.Foreign
 		answer = p.Sessions.Answer
-	case p.One != nil:
+	case p.Spec.One != nil:
 		answer = p.serveOne
 	default:
 		p.plain = p.reverse()
@@ -126,12 +103,12 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 	if p.Sessions != nil {
 		p.Sessions.SaveAll()
 	}
-	p.backend.Close()
+	p.Runner.Close()
 	if p.Sessions != nil {
 		p.Sessions.Close()
 	}
-	if p.One != nil {
-		p.One.Close()
+	if p.Spec.One != nil {
+		p.Spec.One.Close()
 	}
 	wg.Wait()
 	return err
@@ -139,8 +116,8 @@ func (p *Proxy) Serve(ctx context.Context, listeners ...net.Listener) error {
 
 // begin launches the browser, or connects to it, before the first client.
 func (p *Proxy) begin(ctx context.Context) error {
-	if p.One != nil {
-		return p.One.Await(ctx)
+	if p.Spec.One != nil {
+		return p.Spec.One.Await(ctx)
 	}
 	return p.Relaunch(ctx, options.Options{}, false)
 }
@@ -152,7 +129,7 @@ func (p *Proxy) Relaunch(ctx context.Context, over options.Options, force bool) 
 	if err := p.errNotOwned(); err != nil {
 		return err
 	}
-	return p.backend.Relaunch(ctx, over, force)
+	return p.Runner.Relaunch(ctx, over, force)
 }
 
 // Stop stops the browser and returns when it is gone. The next connection
@@ -161,19 +138,16 @@ func (p *Proxy) Stop(ctx context.Context) error {
 	if err := p.errNotOwned(); err != nil {
 		return err
 	}
-	return p.backend.Stop(ctx, false)
+	return p.Runner.Stop(ctx, false)
 }
 
 // errNotOwned returns the error of commands to a browser of another program, or nil.
 func (p *Proxy) errNotOwned() error {
-	if !p.Foreign {
+	if !p.Spec.Foreign {
 		return nil
 	}
 	return control.Errorf(control.NotOwned, "this proxy does not own its browser: it cannot launch or stop it")
 }
-
-// Browsers returns what launches and stops the proxy's browser.
-func (p *Proxy) Browsers() *supply.Runner { return &p.backend.Runner }
 
 // CloseWebSockets closes all open WebSockets. Requests that wait for the
 // browser fail, so that none of them becomes a connection later.
@@ -192,8 +166,8 @@ const (
 // Status returns the proxy's state, and the browser's record if the browser is
 // ready.
 func (p *Proxy) Status() (api.ProxyStatus, *record.Record) {
-	b := p.backend.Status()
-	s := api.ProxyStatus{State: b.State, Owned: !p.Foreign, Connections: p.Front.Limit.Count(),
+	b := p.Runner.Status()
+	s := api.ProxyStatus{State: b.State, Owned: !p.Spec.Foreign, Connections: p.Front.Limit.Count(),
 		Launches: b.Launches, Options: b.Options}
 	if b.Exit != nil {
 		s.LastExit = b.Exit.Error()
@@ -201,7 +175,7 @@ func (p *Proxy) Status() (api.ProxyStatus, *record.Record) {
 	if b.Failure != nil {
 		s.LastError = b.Failure.Error()
 	}
-	if p.Foreign {
+	if p.Spec.Foreign {
 		s.State = Foreign
 	}
 	if p.Sessions != nil {
@@ -223,10 +197,10 @@ func (p *Proxy) Status() (api.ProxyStatus, *record.Record) {
 	if b.State == Ready {
 		s.IdleSeconds = new(max(0, time.Since(c.LastUse()).Round(time.Millisecond).Seconds()))
 	}
-	if p.Foreign && checkErr != "" {
+	if p.Spec.Foreign && checkErr != "" {
 		s.State, s.LastError = Unresponsive, checkErr
 	}
-	if !c.WasLaunched() || !p.Foreign && b.State != Ready {
+	if !c.WasLaunched() || !p.Spec.Foreign && b.State != Ready {
 		return s, nil
 	}
 	return s, c.Browser.Record

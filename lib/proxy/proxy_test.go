@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/fleet/supply"
 	"btools/lib/launch/options"
 	"btools/lib/record"
 	"btools/lib/sibling"
@@ -138,6 +139,16 @@ func launches(b *sibling.Browser) func(context.Context, options.Options, string)
 	return func(context.Context, options.Options, string) (*sibling.Browser, error) { return b, nil }
 }
 
+// behind returns a proxy that launches this browser.
+func behind(b *sibling.Browser) *Proxy { return &Proxy{Runner: supply.Runner{Launch: launches(b)}} }
+
+// foreign returns a proxy whose browser another program owns.
+func foreign(b *sibling.Browser) *Proxy {
+	p := behind(b)
+	p.Spec.Foreign = true
+	return p
+}
+
 // dial opens a connection to the proxy. It is closed when the test ends, and its
 // reads are bounded.
 func dial(t testing.TB, addr string) net.Conn {
@@ -206,7 +217,7 @@ func TestFrontEnd(t *testing.T) {
 		fmt.Fprintf(w, `[{"devtoolsFrontendUrl":"https://chrome-devtools-frontend.appspot.com/serve_rev/@a21ce/`+
 			`inspector.html?ws=%s/devtools/page/A","url":"https://example.org/serve_rev/x"}]`, r.Host)
 	}))
-	front := serve(t, &Proxy{Launch: launches(browserAt(t, addr, record.CDP)), Foreign: true})
+	front := serve(t, foreign(browserAt(t, addr, record.CDP)))
 	for _, path := range []string{"/json", "/json/list/"} {
 		resp, err := http.Get("http://" + front + path)
 		if err != nil {

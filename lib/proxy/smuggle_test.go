@@ -78,7 +78,7 @@ func TestSmuggling(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEndpoint(t)
-			conn := dial(t, serve(t, &Proxy{Launch: launches(e.browser(t, record.CDP)), Foreign: true}))
+			conn := dial(t, serve(t, foreign(e.browser(t, record.CDP))))
 			text, lf := strings.CutPrefix(c.text, "\x00LF")
 			if !lf {
 				text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -132,7 +132,7 @@ func switching(t *testing.T, protocol string, then func(net.Conn)) (addr string)
 func TestOtherProtocol(t *testing.T) {
 	t.Parallel()
 	addr := switching(t, "h2c", func(net.Conn) {})
-	_, in := upgrade(t, serve(t, &Proxy{Launch: launches(browserAt(t, addr, record.CDP)), Foreign: true}), "/")
+	_, in := upgrade(t, serve(t, foreign(browserAt(t, addr, record.CDP))), "/")
 	if got := status(t, in); got != 502 {
 		t.Error(got)
 	}

@@ -76,7 +76,7 @@ func TestEnds(t *testing.T) {
 						}
 					}
 				}))
-				p := &Proxy{Launch: launches(browserAt(t, addr, protocol)), Foreign: true}
+				p := foreign(browserAt(t, addr, protocol))
 				trace, text := traced()
 				if protocol == record.CDP {
 					p.Trace = trace
@@ -125,7 +125,8 @@ func TestLongMessage(t *testing.T) {
 		c.Write(make([]byte, size-part))
 	})
 	trace, text := traced()
-	p := &Proxy{Launch: launches(browserAt(t, addr, record.CDP)), Foreign: true, Trace: trace}
+	p := foreign(browserAt(t, addr, record.CDP))
+	p.Trace = trace
 	_, in := upgrade(t, serve(t, p), "/")
 	if got := status(t, in); got != 101 {
 		t.Fatal(got)

@@ -24,6 +24,7 @@ import (
 	"btools/lib/cdp/single"
 	"btools/lib/exit"
 	"btools/lib/launch/options"
+	"btools/lib/settings"
 	"btools/lib/sibling"
 	"btools/lib/virtual"
 	"btools/lib/wait"
@@ -53,6 +54,12 @@ type Spec struct {
 	// browser is Done, and over when it has been stopped, before Gone is closed; each may be nil.
 	launched              func(error)
 	running, ending, over func()
+}
+
+// Configured returns a Spec with the health checks and the idle time of settings.
+func Configured(s settings.Settings) Spec {
+	return Spec{Idle: Idle{Timeout: s.Idle, ByConnections: s.IdleBy == settings.Connections},
+		Health: Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout}}
 }
 
 // Chrome is one browser; a Firefox is one, too.

@@ -96,7 +96,7 @@ func Run(c *cli.Context) error {
 	if err := keepDownloads(c, p); err != nil {
 		return err
 	}
-	if p.Foreign && !c.IsSet("target") {
+	if p.Spec.Foreign && !c.IsSet("target") {
 		defer tellLeft(c, rec)
 	}
 	p.State = c.State()
@@ -147,10 +147,9 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		return nil, err
 	}
 	p := &proxy.Proxy{
-		Overlap: !c.IsSet("launch"), // it is not known whether its launcher can
-		Options: o, Eager: c.Bool("eager"), Idle: s.Idle, IdleByConnections: s.IdleBy == settings.Connections,
-		Direct: c.Bool("direct"),
-		Health: supply.Health{Interval: s.HealthInterval, Timeout: s.HealthTimeout}, Log: c.Log,
+		Runner: supply.Runner{Options: o, Spec: supply.Configured(s),
+			Overlap: !c.IsSet("launch")}, // it is not known whether its launcher can
+		Eager: c.Bool("eager"), Direct: c.Bool("direct"), Log: c.Log,
 	}
 	if err := flags.CheckDurations(c, "stop-timeout"); err != nil {
 		return nil, err
@@ -189,7 +188,7 @@ func newProxy(c *cli.Context, rec *record.Record) (*proxy.Proxy, error) {
 		if err := takeOneConnection(c, rec, p, b.Instance.Protocol); err != nil {
 			return nil, err
 		}
-		p.Foreign = true
+		p.Spec.Foreign = true
 		p.Launch = func(context.Context, options.Options, string) (*sibling.Browser, error) { return b, nil }
 	}
 	if path := c.String("trace"); c.IsSet("trace") && p.Sessions == nil {
@@ -228,7 +227,7 @@ func takeOneConnection(c *cli.Context, rec *record.Record, p *proxy.Proxy, proto
 		return c.UsageError("--direct has clients connect to the browser themselves: it cannot be used with " +
 			"--one-connection")
 	}
-	p.One = supply.NewOneConnection(func() (record.Instance, error) {
+	p.Spec.One = supply.NewOneConnection(func() (record.Instance, error) {
 		r, err := target(c, rec) // another Chrome may have written the file
 		if err != nil {
 			return record.Instance{}, err
@@ -309,7 +308,7 @@ func listen(c *cli.Context, rec *record.Record) ([]net.Listener, error) {
 // protocolOf returns the protocol of the browser that will run, "" if it is
 // known only after the launch.
 func protocolOf(p *proxy.Proxy, rec *record.Record) string {
-	if p.Foreign {
+	if p.Spec.Foreign {
 		if b, err := p.Launch(context.Background(), options.Options{}, ""); err == nil { // which finds it
 			return b.Instance.Protocol
 		}

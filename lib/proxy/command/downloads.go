@@ -26,7 +26,7 @@ func keepDownloads(c *cli.Context, p *proxy.Proxy) error {
 	if p.Sessions == nil {
 		return nil
 	}
-	if p.Foreign && !isNear(p) {
+	if p.Spec.Foreign && !isNear(p) {
 		for _, f := range []string{"downloads", "download-limit", "upload-root", "download-root"} {
 			if c.IsSet(f) {
 				return c.UsageError("--%s needs a browser on this machine", f)
