@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/exit"
 	"btools/lib/record"
 	"btools/lib/sibling"
 	"btools/lib/virtual"
@@ -146,6 +147,37 @@ func TestChromeIsOpenedAgain(t *testing.T) {
 	<-first.Done()
 	if second, err := c.Sessions(t.Context()); err != nil || second == first || opened != 2 || c.IsEnding() {
 		t.Error(err, opened)
+	}
+}
+
+// A Chrome whose user is asked to allow each connection gets one, for the first client and not for a health check.
+func TestChromeOfOneConnection(t *testing.T) {
+	t.Parallel()
+	b, _ := onPort(t)
+	found, missing := b.Instance, errors.New("no such file")
+	err := missing
+	one := NewOneConnection(func() (record.Instance, error) { return found, err })
+	t.Cleanup(one.Close)
+	opened := 0
+	c := begin(t, Spec{Foreign: true, One: one, Within: patience,
+		Opened: func(context.Context, *virtual.Browser) { opened++ }}, b)
+	if err := c.Ping(t.Context(), patience); err != ErrNotAsked {
+		t.Error(err)
+	}
+	if _, err := c.Sessions(t.Context()); !errors.Is(err, missing) {
+		t.Error(err)
+	}
+	err, found = nil, record.Instance{Host: "127.0.0.1", Port: 1}
+	var hint *exit.Error
+	if _, err := c.Sessions(t.Context()); !errors.As(err, &hint) || !strings.Contains(hint.Hint, "DevToolsActivePort") {
+		t.Error(err)
+	}
+	found = b.Instance
+	if _, err := c.NewSession(t.Context(), virtual.Options{}); err != nil || opened != 1 {
+		t.Error(err, opened)
+	}
+	if err := c.Ping(t.Context(), patience); err != nil {
+		t.Error(err)
 	}
 }
 

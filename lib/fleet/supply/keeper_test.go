@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"btools/lib/exit"
+	"btools/lib/settings"
 )
 
 // kept is a Keeper of a test and its owner, which notes what it is told.
@@ -193,5 +194,14 @@ func TestAHeavyBrowserIsReplacedOnceItIsUsed(t *testing.T) {
 	}
 	if c.End(ToldToStop); k.Passed(c) != None {
 		t.Error("a browser that is ending is replaced")
+	}
+}
+
+func TestSettingsOfABrowser(t *testing.T) {
+	s := Configured(settings.Settings{HealthInterval: time.Second, HealthTimeout: time.Minute, Idle: time.Hour,
+		IdleBy: settings.Connections})
+	if s.Idle.Timeout != time.Hour || !s.Idle.ByConnections || s.Health.Interval != time.Second ||
+		s.Health.Timeout != time.Minute {
+		t.Errorf("%+v", s)
 	}
 }
