@@ -110,9 +110,9 @@ func (c *Chrome) Ping(ctx context.Context, within time.Duration) error {
 	case c.Health.ping != nil:
 		return c.Health.ping(ctx, within)
 	case c.One != nil:
-		return c.One.ping(ctx, within)
+		return inTime(ctx, within, c.One.ping)
 	case c.mux != nil:
-		return pingMux(ctx, c.mux, within)
+		return inTime(ctx, within, c.mux.Check)
 	}
 	return Ping(ctx, c.Browser.Instance, within)
 }

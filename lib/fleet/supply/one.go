@@ -72,9 +72,7 @@ func (o *OneConnection) open(ctx context.Context, log *slog.Logger) (*virtual.Br
 }
 
 // ping asks the browser for an answer over the WebSocket, without opening one.
-func (o *OneConnection) ping(ctx context.Context, within time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
-	defer cancel()
+func (o *OneConnection) ping(ctx context.Context) error {
 	asked, err := o.Check(ctx)
 	if !asked {
 		return ErrNotAsked

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"btools/lib/cdp/single"
 	"btools/lib/devtools"
 	"btools/lib/front"
 	"btools/lib/liveness"
@@ -27,28 +26,28 @@ const maxPong = 64 << 10
 // of its own. The error says why no answer came in time. It is liveness.ErrNotChecked
 // if this process lacks resources: the browser may be well.
 func Ping(ctx context.Context, i record.Instance, within time.Duration) error {
+	return inTime(ctx, within, func(ctx context.Context) error { return ping(ctx, i) })
+}
+
+// inTime calls ask with a context that ends after a while, and returns its error, or that there was no answer.
+func inTime(ctx context.Context, within time.Duration, ask func(context.Context) error) error {
 	late := fmt.Errorf("no answer within %v", within)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
 	defer cancel()
-	err := ping(ctx, i)
+	err := ask(ctx)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return fmt.Errorf("%w: %w", liveness.ErrNotChecked, err)
+	case errors.Is(err, ErrNotAsked):
+		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded): // a moment before the context says so
 		return late
 	}
 	return err
-}
-
-// pingMux is Ping for a browser without a port.
-func pingMux(ctx context.Context, m *single.Mux, within time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
-	defer cancel()
-	return m.Check(ctx)
 }
 
 func ping(ctx context.Context, i record.Instance) error {
