@@ -100,7 +100,8 @@ func build(race bool, what string, args ...string) *exec.Cmd {
 		flags, cgo = append(flags, "-race", "-gcflags=all=-dwarf=false"), "CGO_ENABLED=1"
 	}
 	c := exec.Command("go", append(flags, args...)...)
-	c.Env, c.Stderr = append(os.Environ(), cgo), os.Stderr
+	// The compilers end before they have much garbage, and spend a sixth of their time on it.
+	c.Env, c.Stderr = append(os.Environ(), cgo, "GOGC=400"), os.Stderr
 	return c
 }
 
@@ -187,7 +188,7 @@ func hold(base string, argv []string) int {
 	signal.Ignore(unix.SIGQUIT) // go test sends it at its time limit, and the test says where it hangs
 	c := exec.Command(argv[0], argv[1:]...)
 	// Without GORACE a test with the race detector waits a second at its end.
-	c.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0")
+	c.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0", "GOGC=100")
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := c.Start(); err != nil {
 		fmt.Println("suite: cannot run the tests:", err)
