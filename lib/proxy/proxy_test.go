@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -190,24 +189,6 @@ func isClosed(t testing.TB, in io.Reader) {
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		t.Errorf("the connection stays open after %q", b)
 	}
-}
-
-// lines is a log's text.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // A list of targets names the front end that the browser itself serves.
