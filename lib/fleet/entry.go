@@ -30,7 +30,7 @@ type Session interface {
 	Used() time.Time
 	Done() <-chan struct{}
 	Err() error
-	Snapshot(context.Context) (*virtual.Snapshot, error)
+	Snapshot(ctx context.Context, last bool) (*virtual.Snapshot, error)
 	Look(context.Context) (*virtual.Snapshot, error)
 	Stats() api.Stats
 	// TellControl has a function called when a person takes control, and when that ends.

@@ -79,10 +79,10 @@ func (s *played) Err() error                               { return s.why }
 func (s *played) TellControl(tell func(event, who string)) { s.tell = tell }
 func (s *played) Stats() api.Stats                         { return api.Stats{} }
 func (s *played) Look(ctx context.Context) (*virtual.Snapshot, error) {
-	return s.Snapshot(ctx)
+	return s.Snapshot(ctx, false)
 }
 
-func (s *played) Snapshot(context.Context) (*virtual.Snapshot, error) {
+func (s *played) Snapshot(context.Context, bool) (*virtual.Snapshot, error) {
 	time.Sleep(s.owner.takes)
 	if s.isOver() {
 		return nil, s.why
@@ -266,8 +266,8 @@ func TestAnythingAtOnce(t *testing.T) {
 				case 8:
 					users.Go(func() { b.Free(ctx, "named") })
 				case 9:
-					held := lease
-					users.Go(func() { held.Save(ctx) })
+					held, last := lease, random.IntN(2) == 0
+					users.Go(func() { held.Save(ctx, last) })
 					if random.IntN(2) == 0 {
 						lease.Replace()
 					}

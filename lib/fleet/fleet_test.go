@@ -49,7 +49,7 @@ func (f *fake) Err() error                          { return f.why }
 func (f *fake) Look(context.Context) (*virtual.Snapshot, error) {
 	return f.fakes.look.Load(), nil
 }
-func (f *fake) Snapshot(context.Context) (*virtual.Snapshot, error) {
+func (f *fake) Snapshot(context.Context, bool) (*virtual.Snapshot, error) {
 	time.Sleep(f.fakes.saves)
 	return &virtual.Snapshot{}, f.fakes.saveErr
 }

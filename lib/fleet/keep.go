@@ -55,14 +55,15 @@ func (f *Fleet) recallLocked(k Key) *Entry {
 	return e
 }
 
-// SaveAll saves the sessions that outlive the program once more, before their Chrome ends.
+// SaveAll saves the sessions that outlive the program once more, before their Chrome ends. A command of a client that
+// was killed may have no answer: they are saved even so.
 func (f *Fleet) SaveAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastSaveTimeout)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, e := range f.where(func(e *Entry) bool { return f.pathOf(e.Key) != "" }) {
 		all.Go(func() {
-			if err := e.Save(ctx); err != nil && !errors.Is(err, virtual.ErrBrowserEnded) {
+			if err := e.Save(ctx, true); err != nil && !errors.Is(err, virtual.ErrBrowserEnded) {
 				f.Log.Warn("cannot save a session at the end", f.Noun, e.Name, "error", err)
 			}
 		})

@@ -102,7 +102,7 @@ func (e *Entry) forgetLocked() {
 // hibernate saves a session and ends it, if nobody uses it meanwhile.
 func (o *opening) hibernate() {
 	e, f := o.entry, o.entry.fleet
-	saved, err := o.save(o.ctx)
+	saved, err := o.save(o.ctx, false)
 	if !errors.Is(err, virtual.ErrBusy) {
 		o.warn("hibernate", err)
 	}
@@ -130,12 +130,13 @@ func (o *opening) warn(verb string, err error) {
 	}
 }
 
-// save writes all that a session needs to go on to a new file.
-func (o *opening) save(ctx context.Context) (*virtual.Saved, error) {
+// save writes all that a session needs to go on to a new file. Unless it is the last save, the session must not be in
+// use.
+func (o *opening) save(ctx context.Context, last bool) (*virtual.Saved, error) {
 	e := o.entry
 	ctx, cancel := context.WithTimeoutCause(ctx, saveTimeout, fmt.Errorf("it took more than %v", saveTimeout))
 	defer cancel()
-	snapshot, err := o.session.Snapshot(ctx)
+	snapshot, err := o.session.Snapshot(ctx, last)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +182,8 @@ func (e *Entry) saveBlank(ctx context.Context, o virtual.Options) {
 }
 
 // Save saves the session of an entry as for hibernation, but the session goes on. It does
-// nothing if there is none, or nothing is kept.
-func (e *Entry) Save(ctx context.Context) (err error) {
+// nothing if there is none, or nothing is kept. Unless it is the last save, the session must not be in use.
+func (e *Entry) Save(ctx context.Context, last bool) (err error) {
 	f := e.fleet
 	f.mu.Lock()
 	o := e.opening
@@ -196,7 +197,7 @@ func (e *Entry) Save(ctx context.Context) (err error) {
 		defer close(done)
 		began := record.Now()
 		var saved *virtual.Saved
-		if saved, err = o.save(ctx); err != nil {
+		if saved, err = o.save(ctx, last); err != nil {
 			return
 		}
 		f.mu.Lock()

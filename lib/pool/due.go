@@ -164,7 +164,7 @@ func (l *lease) yield(ctx context.Context) {
 	v := l.slot.service
 	var err error
 	if l.entry != nil && l.keepFor != "" {
-		err = l.entry.Save(ctx)
+		err = l.entry.Save(ctx, false)
 	}
 	v.mu.Lock()
 	p, ends := l.slot.pool, false

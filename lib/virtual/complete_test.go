@@ -241,7 +241,7 @@ func TestStrangeValues(t *testing.T) {
 	if got := p.do(page, readStrange); got != wantStrange {
 		t.Fatalf("before: %s, want %s", got, wantStrange)
 	}
-	saved, err := s.Snapshot(t.Context())
+	saved, err := s.Snapshot(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,9 +121,9 @@ func TestEmulation(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.change, got, c.told)
 		}
 	}
-	saved, err := s.Snapshot(t.Context())
+	saved, err := s.Snapshot(t.Context(), false)
 	for end := time.Now().Add(patience); err == ErrBusy && time.Now().Before(end); {
-		saved, err = s.Snapshot(t.Context()) // the last answer is on its way
+		saved, err = s.Snapshot(t.Context(), false) // the last answer is on its way
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -300,7 +300,7 @@ func (r *round) snapshot() (now *Snapshot) {
 	for r.s.isBusy() {
 		runtime.Gosched()
 	}
-	now, err := r.s.Snapshot(r.t.Context())
+	now, err := r.s.Snapshot(r.t.Context(), false)
 	if err != nil {
 		r.t.Fatal(err)
 	}

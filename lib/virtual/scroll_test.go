@@ -62,7 +62,7 @@ func TestScrollPositionsComeBack(t *testing.T) {
 		for s.isBusy() {
 			time.Sleep(time.Millisecond)
 		}
-		saved, err := s.Snapshot(t.Context())
+		saved, err := s.Snapshot(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestScrollPositionsStay(t *testing.T) {
 		for s.isBusy() {
 			time.Sleep(time.Millisecond)
 		}
-		now, err := s.Snapshot(t.Context())
+		now, err := s.Snapshot(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

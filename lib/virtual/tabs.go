@@ -51,9 +51,10 @@ type Snapshot struct {
 // ErrBusy means that a session is in use.
 var ErrBusy = errors.New("the session is in use")
 
-// Snapshot returns what the session needs to go on elsewhere. What could not be read is logged.
-func (s *Session) Snapshot(ctx context.Context) (*Snapshot, error) {
-	if s.isBusy() {
+// Snapshot returns what the session needs to go on elsewhere. What could not be read is logged. The error is ErrBusy
+// if the session is in use, unless it is saved for the last time.
+func (s *Session) Snapshot(ctx context.Context, last bool) (*Snapshot, error) {
+	if !last && s.isBusy() {
 		return nil, ErrBusy
 	}
 	tabs := s.pages.tabs(ctx) // first: reading the state opens a page, if only a hidden one

@@ -39,7 +39,7 @@ func TestSnapshot(t *testing.T) {
 	attach := map[string]any{"targetId": other, "flatten": true}
 	p.awaitPage(jsonrpc.GetString(p.must("", "Target.attachToTarget", attach), "sessionId"), server.URL)
 
-	saved, err := s.Snapshot(t.Context())
+	saved, err := s.Snapshot(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestTabsOfServersThatAreDown(t *testing.T) {
 		for s.isBusy() {
 			time.Sleep(time.Millisecond)
 		}
-		saved, err := s.Snapshot(t.Context())
+		saved, err := s.Snapshot(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,6 +67,12 @@ func TestUse(t *testing.T) {
 	p.conn.Write(wire.Command(string(jsonID(waiting)), page, "Runtime.evaluate",
 		map[string]any{"expression": "new Promise(done => finish = done)", "awaitPromise": true}))
 	until(t, "the session is busy", func() bool { return s.isBusy() })
+	if _, err := s.Snapshot(t.Context(), false); err != ErrBusy {
+		t.Errorf("a session in use is saved for hibernation: %v", err)
+	}
+	if saved, err := s.Snapshot(t.Context(), true); err != nil || len(saved.Tabs) == 0 {
+		t.Errorf("a session in use is not saved for the last time: %+v, %v", saved, err)
+	}
 	p.must(page, "Runtime.evaluate", map[string]any{"expression": "0"}) // which is sent after it
 	if isIdle() {
 		t.Error("a session is idle while a client waits for an answer")
