@@ -59,7 +59,8 @@ type Keeper struct {
 	began      time.Time // start of the last launch
 	launches   int       // browsers that watch has seen launched
 	launchedAt time.Time // launch of the current browser
-	measured   time.Time // time of Memory; zero: the current browser has not been measured
+	measured   time.Time // time of Memory
+	weighed    *Chrome   // browser that was measured then
 	hadBrowser bool      // whether a browser has run before, so that the next one counts as a restart
 	isChecked  bool      // whether there is a browser, whose health is checked
 }
@@ -124,7 +125,7 @@ func (k *Keeper) runBrowser(ctx context.Context, now bool) ending {
 	case fresh:
 		k.Cause = why.Cause
 	}
-	k.Replace, k.ForceReplace, k.Memory, k.measured = None, false, 0, time.Time{}
+	k.Replace, k.ForceReplace, k.Memory = None, false, 0
 	if now {
 		k.Owner.StartingLocked()
 	}
@@ -295,7 +296,7 @@ func (k *Keeper) EarliestLocked() time.Time {
 // whether that is a restart, of which the Cause is known.
 func (k *Keeper) LaunchedLocked(now bool, uses int) (restart bool) {
 	restart, k.hadBrowser = k.hadBrowser, now
-	k.Uses, k.launchedAt, k.measured = uses, time.Now(), time.Time{}
+	k.Uses, k.launchedAt = uses, time.Now()
 	return restart
 }
 
@@ -313,7 +314,7 @@ func (k *Keeper) IsCheckedLocked() bool { return k.isChecked }
 // Passed notes that a browser has passed a health check, and replaces one that is too heavy. It returns why.
 // more are the processes of browsers that it has replaced.
 func (k *Keeper) Passed(c *Chrome, more ...int) (heavy Grounds) {
-	heavy, memory := k.measure(c.Browser.Instance.PID, more)
+	heavy, memory := k.measure(c, more)
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	if c.IsEnding() {
@@ -328,17 +329,18 @@ func (k *Keeper) Passed(c *Chrome, more ...int) (heavy Grounds) {
 	return heavy
 }
 
-// memoryInterval is how often memory is measured, at least, because it takes milliseconds a process. With a limit
-// each health check measures it.
+// memoryInterval is the least time between two measurements of a browser's memory, because one takes milliseconds a
+// process. With a limit each health check measures it.
 const memoryInterval = time.Minute
 
 // measure returns the memory of all these browsers in bytes, or 0 if it is not known or was
 // measured lately, and how the first one is too heavy.
-func (k *Keeper) measure(pid int, more []int) (heavy Grounds, memory int64) {
+func (k *Keeper) measure(c *Chrome, more []int) (heavy Grounds, memory int64) {
+	pid := c.Browser.Instance.PID
 	k.lock.Lock()
-	late := k.Wear.MaxMemory > 0 || time.Since(k.measured) >= memoryInterval
+	late := k.Wear.MaxMemory > 0 || c != k.weighed || time.Since(k.measured) >= memoryInterval
 	if late {
-		k.measured = time.Now()
+		k.measured, k.weighed = time.Now(), c
 	}
 	k.lock.Unlock()
 	if pid == 0 || k.Remote || !late {

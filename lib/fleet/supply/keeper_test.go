@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -194,6 +195,36 @@ func TestAHeavyBrowserIsReplacedOnceItIsUsed(t *testing.T) {
 	}
 	if c.End(ToldToStop); k.Passed(c) != None {
 		t.Error("a browser that is ending is replaced")
+	}
+}
+
+// A browser's memory is measured when it has been launched, and then once a minute.
+func TestMemoryIsMeasuredOnceAMinute(t *testing.T) {
+	k := NewKeeper(&sync.Mutex{})
+	isMeasured := func(c *Chrome) bool {
+		k.Memory = -1
+		k.Passed(c)
+		return k.Memory >= 0
+	}
+	next := func() *Chrome {
+		c := prepare(Spec{})
+		c.Browser = found(t)
+		c.Browser.Instance.PID = os.Getpid()
+		return c
+	}
+	c := next()
+	if first := isMeasured(c); !first {
+		t.Error("a browser that has been launched is not measured")
+	}
+	if k.LaunchedLocked(true, 0); isMeasured(c) {
+		t.Error("it is measured again by the next check")
+	}
+	k.measured = k.measured.Add(-memoryInterval)
+	if !isMeasured(c) {
+		t.Error("it is not measured again after a minute")
+	}
+	if !isMeasured(next()) {
+		t.Error("the next browser is not measured")
 	}
 }
 
