@@ -1,0 +1,630 @@
+// Package remote decides how requests find a browser on one of many hosts: which hosts are asked, in whose queues a
+// request stands, which request takes an offer, and when a lease on another host is lost. It has no lock, no
+// goroutine, no I/O and no clock: its caller sends what Due returns, and tells it what came back.
+//
+// A message may be lost, repeated, late or out of order. Nothing here believes that a lease exists before its host has
+// granted it.
+package remote
+
+import (
+	"cmp"
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Numbers and times of requests. Those without a reason were measured with 1,000 hosts and 20 gateways.
+const (
+	// fewPlaces is the number of hosts of a region in whose queues a request stands. With 8, a burst of 5,000 requests
+	// fed itself on a busy machine: 51,491 offers lapsed in 15 s.
+	fewPlaces = 4
+	// morePlaces is the number if at most fewHosts are known to have the pool.
+	morePlaces = 8
+	fewHosts   = 16
+	// window is the number of wants without an answer.
+	window = 64
+
+	// AnswerTime is how long a host may take to answer an ask or a want.
+	AnswerTime = 500 * time.Millisecond
+	// maxLate is the number of asks in a row without an answer before a request waits.
+	maxLate = 3
+	// maxNone is the number of hosts in a row without room before a request waits.
+	maxNone = 2
+
+	backstop       = time.Second            // between two asks of a request that waits
+	firstRepeat    = 5 * time.Second        // until a want is repeated; each time twice as long
+	lastRepeat     = 80 * time.Second       // at most
+	lapseJitter    = 200 * time.Millisecond // until a request goes on whose offer had lapsed, at most
+	lostGrant      = 2 * time.Second        // until a request goes on whose grant got lost
+	reconnectTime  = time.Second            // in which all requests ask again after a reconnection
+	firstAvoidance = 30 * time.Second       // of a host that cannot be reached; each time twice as long
+	lastAvoidance  = 5 * time.Minute        // at most
+)
+
+// Table is the requests of one gateway. Create it with New.
+type Table struct {
+	regions  []string // its own first
+	farAfter time.Duration
+	random   *rand.Rand
+	lines    map[string][]*Request // by pool, the oldest first
+	asks     map[uint64]*reach     // without an answer
+	wants    map[uint64]*place     // without an answer
+	places   map[at]*place         // in queues
+	hosts    map[string]*host
+	known    map[served]int // hosts that have a pool
+	timers   timers
+	narrow   []*Request // requests that wait for the window
+	seq      uint64
+	down     bool // without a connection
+}
+
+// at is a place in the queue of a host.
+type at struct{ want, host string }
+
+// served is a pool in a region.
+type served struct{ region, pool string }
+
+// host is a host as the gateway knows it.
+type host struct {
+	region  string
+	pools   []string
+	avoided time.Time     // end of its avoidance
+	last    time.Duration // of its last avoidance
+}
+
+// New returns a table without requests. A request looks in the first region, and after each farAfter without an offer
+// in one more. The random numbers are for jitters.
+func New(regions []string, farAfter time.Duration, random *rand.Rand) *Table {
+	return &Table{regions: regions, farAfter: farAfter, random: random, lines: map[string][]*Request{},
+		asks: map[uint64]*reach{}, wants: map[uint64]*place{}, places: map[at]*place{}, hosts: map[string]*host{},
+		known: map[served]int{}}
+}
+
+// Request is a request for a browser. Set its fields before Enter.
+type Request struct {
+	ID     string // random: who knows it can cancel its places
+	Pool   string
+	Began  time.Time
+	Region string   // the only region; "": all of the table
+	Not    []string // hosts that cannot serve it
+
+	reaches []*reach
+	taking  *Offer
+	heir    *Request  // gets its places after the grant
+	paused  time.Time // end of a pause
+	over    bool
+	due     time.Time
+	index   int // in Table.timers; -1: none
+	narrow  bool
+}
+
+// reach is a request in one region.
+type reach struct {
+	of      *Request
+	region  string
+	ask     uint64    // without an answer; 0: none
+	askAt   time.Time // of the next ask
+	late    int       // asks in a row without an answer
+	none    int       // hosts in a row without room
+	waits   bool      // in queues
+	places  []*place
+	placeAt time.Time // of the next wants
+}
+
+// place is a place, or a want for one, in the queue of a host.
+type place struct {
+	in     *reach
+	want   string // ID of the request for which it was made
+	host   string // "": it has no answer yet
+	before int    // requests before it, as the host said
+	seq    uint64 // of the want without an answer; 0: none
+	again  time.Time
+	every  time.Duration
+}
+
+// Offer is a slot that a host has reserved for a short time.
+type Offer struct {
+	ID     string
+	Region string
+	Host   string
+	Pool   string
+	Want   string // the want that it answers; "": none
+	URL    string // of the host
+	Boot   string // ID of the host's process
+}
+
+// Do is a kind of message.
+type Do int
+
+// The kinds of messages.
+const (
+	Ask    Do = iota // asks one host with room; its answer is for Asked
+	Want             // asks for a place in a queue; its answer is for Placed
+	Cancel           // gives a place up; it has no answer
+)
+
+// Step is a message to be sent.
+type Step struct {
+	Do      Do
+	Request *Request
+	Region  string
+	Host    string // the receiver; "": any one
+	Want    string // ID of the place
+	Seq     uint64 // number of the message, for its answer
+}
+
+// Enter adds a request.
+func (t *Table) Enter(now time.Time, r *Request) {
+	line := t.lines[r.Pool]
+	i, _ := slices.BinarySearchFunc(line, r, byAge)
+	t.lines[r.Pool] = slices.Insert(line, i, r)
+	r.index = -1
+	region := cmp.Or(r.Region, t.regions[0])
+	r.reaches = []*reach{{of: r, region: region, askAt: now}}
+	t.wake(r, now)
+}
+
+func byAge(a, b *Request) int { return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.ID, b.ID)) }
+
+// Leave removes a request, because it has been served or given up.
+func (t *Table) Leave(r *Request) (steps []Step) {
+	if r.over {
+		return nil
+	}
+	r.over = true
+	t.lines[r.Pool] = slices.DeleteFunc(t.lines[r.Pool], func(o *Request) bool { return o == r })
+	if len(t.lines[r.Pool]) == 0 {
+		delete(t.lines, r.Pool)
+	}
+	if r.index >= 0 {
+		heap.Remove(&t.timers, r.index)
+	}
+	for _, in := range r.reaches {
+		delete(t.asks, in.ask)
+		for _, p := range in.places {
+			if !t.inherit(r.heir, p) {
+				t.drop(p)
+				if p.host != "" {
+					steps = append(steps, Step{Do: Cancel, Request: r, Region: in.region, Host: p.host, Want: p.want})
+				}
+			}
+		}
+		in.places = nil
+	}
+	return steps
+}
+
+// inherit gives a place to a request if it has too few in its region, and reports whether it has.
+func (t *Table) inherit(r *Request, p *place) bool {
+	if r == nil || r.over {
+		return false
+	}
+	for _, in := range r.reaches {
+		stands := p.host != "" && in.stands(p.host)
+		if in.region == p.in.region && in.waits && len(in.places) < t.most(in) && !stands {
+			p.in = in
+			in.places = append(in.places, p)
+			t.wake(r, p.again)
+			return true
+		}
+	}
+	return false
+}
+
+// stands reports whether a request has a place in the queue of a host.
+func (in *reach) stands(host string) bool {
+	return slices.ContainsFunc(in.places, func(p *place) bool { return p.host == host })
+}
+
+// drop forgets a place; its request still has it in its list.
+func (t *Table) drop(p *place) {
+	if t.wants[p.seq] == p {
+		delete(t.wants, p.seq)
+		t.widen()
+	}
+	if t.places[at{p.want, p.host}] == p {
+		delete(t.places, at{p.want, p.host})
+	}
+}
+
+// lose takes a place away from its request, which looks for another one at a time.
+func (t *Table) lose(p *place, next time.Time) {
+	t.drop(p)
+	in := p.in
+	in.places = slices.DeleteFunc(in.places, func(o *place) bool { return o == p })
+	if next.After(in.placeAt) {
+		in.placeAt = next
+	}
+	t.wake(in.of, next)
+}
+
+// most returns the number of places that a request has in a region.
+func (t *Table) most(in *reach) int {
+	known := t.known[served{in.region, in.of.Pool}]
+	if 0 < known && known <= fewHosts {
+		return morePlaces
+	}
+	return fewPlaces
+}
+
+// Waits reports whether a request of a pool waits in a region, so that any host's offer is welcome.
+func (t *Table) Waits(pool, region string) bool {
+	here := func(in *reach) bool { return in.region == region && in.waits }
+	return slices.ContainsFunc(t.lines[pool], func(r *Request) bool {
+		return r.taking == nil && slices.ContainsFunc(r.reaches, here)
+	})
+}
+
+// Asked notes the answer to an ask: an offer, none because the host had no room, or no answer. With full, no host has
+// room. It returns the request that takes the offer, which may be another one; nil: none.
+func (t *Table) Asked(now time.Time, seq uint64, offer *Offer, answered, full bool) *Request {
+	in := t.asks[seq]
+	if in != nil {
+		delete(t.asks, seq)
+		in.ask = 0
+		switch {
+		case offer != nil:
+			in.late, in.none = 0, 0
+		case full:
+			in.waits = true
+		case answered:
+			in.late = 0
+			in.none++
+		default:
+			in.late++
+		}
+		if in.late >= maxLate || in.none >= maxNone {
+			in.waits = true
+		}
+		if in.askAt = now; in.waits {
+			in.askAt = now.Add(t.jitter(backstop/2) + backstop*3/4)
+		}
+		t.wake(in.of, now)
+	}
+	if offer == nil {
+		return nil
+	}
+	return t.Offered(now, offer)
+}
+
+// Offered decides who takes an offer: the oldest request of the pool that can, whichever the host has named. It
+// returns nil if none can. The caller tells with Leave that the request has been granted the lease, or else with
+// Failed.
+func (t *Table) Offered(now time.Time, o *Offer) *Request {
+	var named *Request
+	if p := t.places[at{o.Want, o.Host}]; p != nil {
+		named = p.in.of
+		// The host has used this place up. What the request lacks now it inherits from the one that takes the offer.
+		t.lose(p, now.Add(backstop))
+	}
+	if h := t.hosts[o.Host]; h != nil && h.avoided.After(now) {
+		return nil
+	}
+	for _, r := range t.lines[o.Pool] {
+		if r.taking == nil && !r.paused.After(now) && !slices.Contains(r.Not, o.Host) &&
+			(r.Region == "" || r.Region == o.Region) {
+			if r.taking = o; named != r {
+				r.heir = named
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// Failure is why a request that took an offer did not get the lease.
+type Failure int
+
+// The failures.
+const (
+	Lapsed      Failure = iota // the offer was too old
+	Lost                       // there was no answer: the host may have granted it, and ends it by itself
+	Unreachable                // no connection to the host
+	Refused                    // by the host: not for this request
+)
+
+// Failed notes that a request did not get the lease of the offer that it took.
+func (t *Table) Failed(now time.Time, r *Request, why Failure) {
+	if r.over || r.taking == nil {
+		return
+	}
+	o := r.taking
+	r.taking, r.heir = nil, nil
+	next := now
+	switch why {
+	case Lapsed:
+		next = now.Add(t.jitter(lapseJitter))
+	case Lost:
+		next = now.Add(lostGrant)
+	case Unreachable:
+		h := t.host(o.Host)
+		h.last = min(max(firstAvoidance, 2*h.last), lastAvoidance)
+		h.avoided = now.Add(h.last)
+	case Refused:
+		r.Not = append(r.Not, o.Host)
+	}
+	r.paused = next
+	for _, in := range r.reaches {
+		in.askAt, in.none, in.late = next, 0, 0
+	}
+	t.wake(r, next)
+}
+
+// Reached notes that a host can be reached.
+func (t *Table) Reached(host string) {
+	if h := t.hosts[host]; h != nil {
+		h.last, h.avoided = 0, time.Time{}
+	}
+}
+
+func (t *Table) host(name string) *host {
+	if t.hosts[name] == nil {
+		t.hosts[name] = &host{}
+	}
+	return t.hosts[name]
+}
+
+// Avoided returns the hosts that a request must not get: those that cannot serve it or cannot be reached.
+func (t *Table) Avoided(now time.Time, r *Request) []string {
+	not := slices.Clone(r.Not)
+	for name, h := range t.hosts {
+		if h.avoided.After(now) && !slices.Contains(not, name) {
+			not = append(not, name)
+		}
+	}
+	slices.Sort(not)
+	return not
+}
+
+// Placed notes the answer to a want: the host in whose queue the request stands, and how many are before it. Without a
+// host there was no answer, or with none there is no host.
+func (t *Table) Placed(now time.Time, seq uint64, host string, before int, none bool) {
+	p := t.wants[seq]
+	if p == nil {
+		return
+	}
+	delete(t.wants, seq)
+	p.seq = 0
+	t.widen()
+	switch {
+	case none && p.host == "":
+		t.lose(p, now.Add(backstop)) // no host has the pool
+	case host == "", p.host != "" && p.host != host:
+		t.lose(p, now) // another host in its place
+	case p.host == "" && (p.in.stands(host) || t.places[at{p.want, host}] != nil):
+		t.lose(p, now.Add(firstRepeat)) // chance has chosen the same host twice: there may be no other
+	default:
+		p.host, p.before = host, before
+		t.places[at{p.want, host}] = p
+		p.every = min(max(firstRepeat, 2*p.every), lastRepeat)
+		p.again = now.Add(p.every)
+		t.wake(p.in.of, p.again)
+	}
+}
+
+// Load notes what a host says of itself.
+func (t *Table) Load(name, region string, pools []string) {
+	h := t.host(name)
+	for _, pool := range h.pools {
+		t.known[served{h.region, pool}]--
+	}
+	h.region, h.pools = region, pools
+	for _, pool := range h.pools {
+		t.known[served{h.region, pool}]++
+	}
+}
+
+// Gone notes that a host grants no leases any more: all its places are lost.
+func (t *Table) Gone(now time.Time, name string) {
+	t.Load(name, "", nil)
+	for key, p := range t.places {
+		if key.host == name {
+			t.lose(p, now)
+		}
+	}
+}
+
+// Down notes that the connection is gone: no message has an answer any more.
+func (t *Table) Down() {
+	t.down = true
+	for _, in := range t.asks {
+		in.ask = 0
+	}
+	clear(t.asks)
+	t.eachPlace(func(p *place) { p.seq = 0 })
+	clear(t.wants)
+}
+
+// Up notes that there is a connection again. Hosts may have forgotten all places, so each request asks and wants
+// anew, at its own moment within a second.
+func (t *Table) Up(now time.Time) {
+	t.down = false
+	clear(t.places)
+	for _, line := range t.lines {
+		for _, r := range line {
+			next := now.Add(t.jitter(reconnectTime))
+			for _, in := range r.reaches {
+				in.places, in.askAt, in.placeAt, in.late, in.none = nil, next, next, 0, 0
+			}
+			t.wake(r, next)
+		}
+	}
+}
+
+func (t *Table) eachPlace(do func(*place)) {
+	for _, line := range t.lines {
+		for _, r := range line {
+			for _, in := range r.reaches {
+				for _, p := range in.places {
+					do(p)
+				}
+			}
+		}
+	}
+}
+
+// Before returns in how many queues a request stands, and the smallest number of requests before it in one.
+func (t *Table) Before(r *Request) (queues, before int) {
+	for _, in := range r.reaches {
+		for _, p := range in.places {
+			if p.host != "" {
+				if queues++; queues == 1 || p.before < before {
+					before = p.before
+				}
+			}
+		}
+	}
+	return queues, before
+}
+
+// Due returns the messages that are to be sent now, and when it must be called again; the zero time: after the next
+// event.
+func (t *Table) Due(now time.Time) (steps []Step, again time.Time) {
+	for !t.down && len(t.timers) > 0 && !t.timers[0].due.After(now) {
+		r := heap.Pop(&t.timers).(*Request)
+		steps = append(steps, t.step(now, r)...)
+	}
+	if !t.down && len(t.timers) > 0 {
+		again = t.timers[0].due
+	}
+	return steps, again
+}
+
+// step returns the messages of one request.
+func (t *Table) step(now time.Time, r *Request) (steps []Step) {
+	if r.taking != nil {
+		return nil // Failed goes on
+	}
+	if r.paused.After(now) {
+		t.wake(r, r.paused)
+		return nil
+	}
+	if n := len(r.reaches); r.Region == "" && n < len(t.regions) && r.reaches[n-1].waits {
+		if far := r.Began.Add(time.Duration(n) * t.farAfter); far.After(now) {
+			t.wake(r, far)
+		} else {
+			r.reaches = append(r.reaches, &reach{of: r, region: t.regions[n], askAt: now})
+		}
+	}
+	for _, in := range r.reaches {
+		steps = append(steps, t.ask(now, in)...)
+		steps = append(steps, t.want(now, in)...)
+	}
+	return steps
+}
+
+// ask returns the ask of a request in a region, if it is due.
+func (t *Table) ask(now time.Time, in *reach) []Step {
+	if in.ask != 0 {
+		return nil // Asked goes on
+	}
+	if in.askAt.After(now) {
+		t.wake(in.of, in.askAt)
+		return nil
+	}
+	t.seq++
+	in.ask = t.seq
+	t.asks[t.seq] = in
+	return []Step{{Do: Ask, Request: in.of, Region: in.region, Seq: t.seq}}
+}
+
+// want returns the wants of a request in a region that are due: repeats of those at hosts, and new ones.
+func (t *Table) want(now time.Time, in *reach) (steps []Step) {
+	if !in.waits {
+		return nil
+	}
+	send := func(p *place) {
+		t.seq++
+		p.seq = t.seq
+		t.wants[t.seq] = p
+		steps = append(steps, Step{Do: Want, Request: in.of, Region: in.region, Host: p.host, Want: p.want, Seq: t.seq})
+	}
+	missing := t.most(in) - len(in.places)
+	if missing > 0 && in.placeAt.After(now) {
+		t.wake(in.of, in.placeAt)
+		missing = 0
+	}
+	for _, p := range in.places {
+		switch {
+		case p.seq != 0:
+		case p.again.After(now):
+			t.wake(in.of, p.again)
+		case len(t.wants) < window:
+			send(p)
+		default:
+			t.await(in.of)
+		}
+	}
+	for range missing {
+		if len(t.wants) >= window {
+			t.await(in.of)
+			break
+		}
+		p := &place{in: in, want: in.of.ID}
+		in.places = append(in.places, p)
+		send(p)
+	}
+	return steps
+}
+
+// await notes that a request has a want for which the window has no room.
+func (t *Table) await(r *Request) {
+	if !r.narrow {
+		r.narrow = true
+		i, _ := slices.BinarySearchFunc(t.narrow, r, byAge)
+		t.narrow = slices.Insert(t.narrow, i, r)
+	}
+}
+
+// widen gives room in the window to the oldest request that waits for it.
+func (t *Table) widen() {
+	for len(t.narrow) > 0 {
+		r := t.narrow[0]
+		t.narrow = t.narrow[1:]
+		if r.narrow = false; !r.over {
+			t.wake(r, time.Time{})
+			return
+		}
+	}
+}
+
+// wake notes that a request may have something to send at a time.
+func (t *Table) wake(r *Request, when time.Time) {
+	switch {
+	case r.over:
+	case r.index < 0:
+		r.due = when
+		heap.Push(&t.timers, r)
+	case when.Before(r.due):
+		r.due = when
+		heap.Fix(&t.timers, r.index)
+	}
+}
+
+// jitter returns a random time below a bound.
+func (t *Table) jitter(most time.Duration) time.Duration {
+	return time.Duration(t.random.Int64N(int64(most)))
+}
+
+// timers is a heap of requests, the next one that is due first.
+type timers []*Request
+
+func (h timers) Len() int           { return len(h) }
+func (h timers) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h timers) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
+
+// Push adds a request at the end.
+func (h *timers) Push(r any) {
+	r.(*Request).index = len(*h)
+	*h = append(*h, r.(*Request))
+}
+
+// Pop removes the last request.
+func (h *timers) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	r.index = -1
+	*h = (*h)[:last]
+	return r
+}
