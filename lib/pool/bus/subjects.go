@@ -1,0 +1,85 @@
+package bus
+
+import (
+	"encoding/hex"
+	"strings"
+)
+
+// The subjects. Their region, pool, host and user are one token each; a gateway is a random ID of its process, so
+// that the processes of a user are told apart.
+
+// Groups of which one member gets a message.
+const (
+	FreeGroup    = "free"    // hosts that have room now
+	WantGroup    = "want"    // hosts that have the pool
+	WaitingGroup = "waiting" // gateways with requests that wait
+)
+
+func subject(tokens ...string) string { return "btools.v1." + strings.Join(tokens, ".") }
+
+// Any is the rank of any host.
+const Any = "any"
+
+// FreeSubject asks one host with room, of a rank or Any.
+func FreeSubject(region, pool, rank, user, gateway string) string {
+	return subject(Token(region), "free", Token(pool), rank, user, gateway)
+}
+
+// WantSubject asks a random host for a place in its queue.
+func WantSubject(region, pool, user, gateway string) string {
+	return subject(Token(region), "want", Token(pool), user, gateway)
+}
+
+// HostSubject asks one host: want, cancel or drain.
+func HostSubject(region, host, verb, user, gateway string) string {
+	return subject(Token(region), "host", Token(host), verb, user, gateway)
+}
+
+// OfferSubject offers a slot to a gateway.
+func OfferSubject(region, user, gateway, host string) string {
+	return subject(Token(region), "gw", user, gateway, "offer", Token(host))
+}
+
+// OpenSubject offers a slot to one gateway that waits.
+func OpenSubject(region, pool, host string) string {
+	return subject(Token(region), "open", Token(pool), Token(host))
+}
+
+// LoadSubject tells the load of a host.
+func LoadSubject(region, host string) string { return subject(Token(region), "load", Token(host)) }
+
+// All listens to any value of a token.
+const All = "*"
+
+// Token returns a name as one token of a subject: letters, digits, - and _ stay, and other bytes become =XX.
+func Token(name string) string {
+	if name == All {
+		return All // of a subscription: names are checked before
+	}
+	var b strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
+			b.WriteByte(c)
+		default:
+			b.WriteString("=" + hex.EncodeToString([]byte{c}))
+		}
+	}
+	return b.String()
+}
+
+// Name returns the name that Token has made a token of.
+func Name(token string) string {
+	var b strings.Builder
+	for i := 0; i < len(token); i++ {
+		if token[i] == '=' && i+2 < len(token) {
+			if c, err := hex.DecodeString(token[i+1 : i+3]); err == nil {
+				b.WriteByte(c[0])
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(token[i])
+	}
+	return b.String()
+}
