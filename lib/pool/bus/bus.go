@@ -62,8 +62,10 @@ type Ask struct {
 
 // Want asks for a place in the queue of a host.
 type Want struct {
-	Age     int64 `json:"age_ms"`     // of the request
-	Timeout int64 `json:"timeout_ms"` // from now
+	Want    string `json:"want"`
+	Pool    string `json:"pool,omitempty"` // of one host; else the subject has it
+	Age     int64  `json:"age_ms"`         // of the request
+	Timeout int64  `json:"timeout_ms"`     // from now
 }
 
 // Placed answers a want.

@@ -1,0 +1,355 @@
+// Package gateway leases browsers of other hosts: it asks for them on NATS, takes what a host offers by HTTPS, holds
+// the lease there, and serves it on this machine. Which host is asked when is package remote's to say.
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/pool/bus"
+	"btools/lib/pool/remote"
+)
+
+// Gateway leases browsers. Create it with New.
+type Gateway struct {
+	options Options
+	id      string // of this process in subjects
+
+	mu      sync.Mutex
+	table   *remote.Table
+	waits   map[*remote.Request]*waiting
+	hosts   map[string]*host // where it has leases, by URL
+	open    map[place]func() // ends the subscription to the slots of a pool that nobody was asked about
+	changed chan struct{}
+	running sync.WaitGroup
+	ctx     context.Context
+}
+
+// place is a pool in a region.
+type place struct{ region, pool string }
+
+// Options are those of a gateway.
+type Options struct {
+	Bus      bus.Bus
+	Down     func() (since time.Time, last error) // of the connection
+	User     string                               // of NATS
+	Regions  []string                             // its own first
+	FarAfter time.Duration                        // of a request that waits, until the next region
+	Token    func() (string, error)               // for the hosts
+	HTTP     *http.Client                         // to the hosts
+	Plain    bool                                 // hosts at private addresses may have no encryption
+	Log      *slog.Logger
+}
+
+// Request is a request for a lease.
+type Request struct {
+	Pool    string
+	Region  string // the only one; "": all
+	Holder  string
+	State   json.RawMessage // the name of one on the host, or a state; nil: none
+	Timeout time.Duration
+}
+
+// waiting is a request that waits.
+type waiting struct {
+	request Request
+	result  chan result // of capacity 1
+	refused error       // by the last host
+}
+
+type result struct {
+	lease *Lease
+	err   error
+}
+
+// New returns a gateway that runs until the context ends. Wait waits until it has ended.
+func New(ctx context.Context, o Options) (*Gateway, error) {
+	g := &Gateway{options: o, id: rand.Text()[:12], ctx: ctx, waits: map[*remote.Request]*waiting{},
+		hosts: map[string]*host{}, open: map[place]func(){}, changed: make(chan struct{}, 1)}
+	g.table = remote.New(o.Regions, o.FarAfter, mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64())))
+	stop, err := o.Bus.Subscribe(bus.OfferSubject(bus.All, bus.Token(o.User), g.id, bus.All), "", g.offered)
+	if err != nil {
+		return nil, err
+	}
+	g.running.Go(func() {
+		defer stop()
+		g.run()
+	})
+	return g, nil
+}
+
+// Wait waits until the gateway and its leases have ended, after its context.
+func (g *Gateway) Wait() { g.running.Wait() }
+
+// Changed tells the gateway that the connection is up or down.
+func (g *Gateway) Changed(up bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if up {
+		g.table.Up(time.Now())
+	} else {
+		g.table.Down()
+	}
+	g.wakeLocked()
+}
+
+// wakeLocked has run look at the table.
+func (g *Gateway) wakeLocked() {
+	select {
+	case g.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run sends what the table says, until the context ends.
+func (g *Gateway) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		g.mu.Lock()
+		steps, again := g.table.Due(time.Now())
+		g.listenLocked()
+		g.mu.Unlock()
+		g.send(steps)
+		if again.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(again))
+		}
+		select {
+		case <-g.ctx.Done():
+			g.mu.Lock()
+			for _, stop := range g.open {
+				stop()
+			}
+			g.mu.Unlock()
+			return
+		case <-g.changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// listenLocked listens to the hosts' open slots of the pools for which a request waits.
+func (g *Gateway) listenLocked() {
+	want := map[place]bool{}
+	for r := range g.waits {
+		for _, region := range g.options.Regions {
+			if at := (place{region, r.Pool}); !want[at] && g.table.Waits(r.Pool, region) {
+				want[at] = true
+			}
+		}
+	}
+	for at, stop := range g.open {
+		if !want[at] {
+			stop()
+			delete(g.open, at)
+		}
+	}
+	for at := range want {
+		if g.open[at] == nil {
+			stop, err := g.options.Bus.Subscribe(bus.OpenSubject(at.region, at.pool, bus.All), bus.WaitingGroup, g.offered)
+			if err == nil {
+				g.open[at] = stop
+			}
+		}
+	}
+}
+
+// send sends messages, each with a goroutine that waits for its answer.
+func (g *Gateway) send(steps []remote.Step) {
+	for _, s := range steps {
+		switch s.Do {
+		case remote.Cancel:
+			g.options.Bus.Publish(bus.HostSubject(s.Region, s.Host, "cancel", g.user(), g.id), bus.Cancel{Wants: []string{s.Want}})
+		case remote.Ask:
+			g.running.Go(func() { g.ask(s) })
+		case remote.Want:
+			g.running.Go(func() { g.want(s) })
+		}
+	}
+}
+
+func (g *Gateway) user() string { return bus.Token(g.options.User) }
+
+// ask asks one host with room.
+func (g *Gateway) ask(s remote.Step) {
+	g.mu.Lock()
+	body := bus.Ask{Want: s.Request.ID, Pool: s.Request.Pool, Not: g.table.Avoided(time.Now(), s.Request)}
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(g.ctx, remote.AnswerTime)
+	defer cancel()
+	var answer bus.Offer
+	err := g.options.Bus.Request(ctx, bus.FreeSubject(s.Region, s.Request.Pool, bus.Any, g.user(), g.id), body, &answer)
+	var o *remote.Offer
+	if err == nil && answer.ID != "" {
+		o = &remote.Offer{ID: answer.ID, Region: s.Region, Host: answer.Host, Pool: s.Request.Pool, URL: answer.URL,
+			Boot: answer.Boot}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r := g.table.Asked(time.Now(), s.Seq, o, err == nil, errors.Is(err, bus.ErrNobody)); r != nil {
+		g.takeLocked(r, o)
+	}
+	g.wakeLocked()
+}
+
+// want asks for a place in a queue.
+func (g *Gateway) want(s remote.Step) {
+	w := g.waitingOf(s.Request)
+	if w == nil {
+		return
+	}
+	age := time.Since(s.Request.Began)
+	body := bus.Want{Age: age.Milliseconds(), Timeout: (w.request.Timeout - age).Milliseconds(), Want: s.Want}
+	subject := bus.WantSubject(s.Region, s.Request.Pool, g.user(), g.id)
+	if s.Host != "" {
+		subject, body.Pool = bus.HostSubject(s.Region, s.Host, "want", g.user(), g.id), s.Request.Pool
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, remote.AnswerTime)
+	defer cancel()
+	var answer bus.Placed
+	err := g.options.Bus.Request(ctx, subject, body, &answer)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err != nil {
+		answer.Host = ""
+	}
+	g.table.Placed(time.Now(), s.Seq, answer.Host, answer.Before, errors.Is(err, bus.ErrNobody))
+	g.wakeLocked()
+}
+
+func (g *Gateway) waitingOf(r *remote.Request) *waiting {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.waits[r]
+}
+
+// offered answers an offer of a host.
+func (g *Gateway) offered(m *bus.Message) {
+	var b bus.Offer
+	tokens := m.Tokens() // btools.v1.REGION.…
+	if m.Read(&b) != nil || b.ID == "" || len(tokens) < 3 {
+		return
+	}
+	o := &remote.Offer{ID: b.ID, Region: bus.Name(tokens[2]), Host: b.Host, Pool: b.Pool, Want: b.Want, URL: b.URL,
+		Boot: b.Boot}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.table.Offered(time.Now(), o)
+	answer := bus.Answer{Yes: r != nil}
+	if r != nil {
+		g.takeLocked(r, o)
+	} else if !g.table.Waits(o.Pool, o.Region) {
+		answer.Left = new(int)
+	}
+	m.Answer(answer)
+	g.wakeLocked()
+}
+
+// takeLocked has a request take an offer.
+func (g *Gateway) takeLocked(r *remote.Request, o *remote.Offer) {
+	w := g.waits[r]
+	g.running.Go(func() {
+		lease, failure, err := g.grant(o, w.request)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		switch {
+		case err == nil && g.waits[r] == nil: // its client has left
+			g.running.Go(func() { lease.Release(context.WithoutCancel(g.ctx)) })
+		case err == nil:
+			g.endLocked(r, result{lease: lease})
+		default:
+			w.refused = err
+			g.table.Failed(time.Now(), r, failure)
+		}
+		g.wakeLocked()
+	})
+}
+
+// endLocked ends a request.
+func (g *Gateway) endLocked(r *remote.Request, result result) {
+	w := g.waits[r]
+	if w == nil {
+		return
+	}
+	delete(g.waits, r)
+	steps := g.table.Leave(r)
+	g.running.Go(func() { g.send(steps) })
+	w.result <- result
+}
+
+// Lease leases a browser of any host. The context is its client's.
+func (g *Gateway) Lease(ctx context.Context, r Request) (*Lease, error) {
+	w := &waiting{request: r, result: make(chan result, 1)}
+	wanted := &remote.Request{ID: rand.Text(), Pool: r.Pool, Region: r.Region, Began: time.Now()}
+	g.mu.Lock()
+	g.waits[wanted] = w
+	g.table.Enter(wanted.Began, wanted)
+	g.wakeLocked()
+	g.mu.Unlock()
+	over := time.NewTimer(r.Timeout)
+	defer over.Stop()
+	var err error
+	select {
+	case got := <-w.result:
+		return got.lease, got.err
+	case <-over.C:
+		err = g.timeoutError(wanted, w)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-g.ctx.Done():
+		err = context.Cause(g.ctx)
+	}
+	g.mu.Lock()
+	g.endLocked(wanted, result{err: err})
+	g.mu.Unlock()
+	got := <-w.result // which may have come just now
+	return got.lease, got.err
+}
+
+// Unavailable is the code of the error that no server of NATS could be reached.
+const Unavailable = "nats_unavailable"
+
+// timeoutError returns the error of a request that has waited long enough.
+func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
+	if since, last := g.options.Down(); !since.IsZero() {
+		text := fmt.Sprintf("cannot lease from another host: no NATS server has answered for %v", time.Since(since).Round(time.Second))
+		if last != nil {
+			text += ": " + last.Error()
+		}
+		return control.Errorf(Unavailable, "%s", text)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	text := fmt.Sprintf("cannot lease an instance of pool %s: none of the hosts has had one within %v", r.Pool, w.request.Timeout)
+	if w.refused != nil {
+		text += ": " + w.refused.Error()
+	}
+	return control.Errorf(control.LeaseTimeout, "%s", text)
+}
+
+// Waiting describes what a request waits for: the hosts in whose queues it stands, and the least number before it.
+func (g *Gateway) Waiting(pool string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for r := range g.waits {
+		if r.Pool == pool {
+			queues, before := g.table.Before(r)
+			return fmt.Sprintf("it waits at %d hosts, with at least %d before it", queues, before)
+		}
+	}
+	return ""
+}
+
+func trim(address string) string { return strings.TrimSuffix(address, "/") }
