@@ -35,6 +35,9 @@ func HostSubject(region, host, verb, user, gateway string) string {
 	return subject(Token(region), "host", Token(host), verb, user, gateway)
 }
 
+// HostSubjects is all messages to one host.
+func HostSubjects(region, host string) string { return subject(Token(region), "host", Token(host), ">") }
+
 // OfferSubject offers a slot to a gateway.
 func OfferSubject(region, user, gateway, host string) string {
 	return subject(Token(region), "gw", user, gateway, "offer", Token(host))
