@@ -24,6 +24,8 @@ func main() {
 		Usage: "read `FILE` (default: $XDG_CONFIG_HOME/btools/pool.toml, else /etc/btools/pool.toml)"}
 	envFile := &ucli.StringFlag{Name: "env-file",
 		Usage: "read variables from `FILE`, such as .env; the environment takes precedence"}
+	nats := &ucli.StringFlag{Name: "nats", EnvVars: []string{"BTOOLS_POOL_NATS"},
+		Usage: "find other hosts by the NATS servers at `URL,…`"}
 	ttl := func(standard string) ucli.Flag {
 		return &ucli.DurationFlag{Name: "ttl",
 			Usage: "the lease ends after `DURATION` unless it is renewed (default: " + standard + ")"}
@@ -65,6 +67,7 @@ func main() {
 						Usage: "require a token in `FILE` from every HTTP client"},
 					&ucli.StringFlag{Name: "tls-cert", Usage: "encrypt --http with the certificate in `FILE`"},
 					&ucli.StringFlag{Name: "tls-key", Usage: "the key of --tls-cert is in `FILE`"},
+					nats,
 					&ucli.StringFlag{Name: "public-url",
 						Usage: "clients reach --http at `URL`, by a proxy in front of it"}},
 					flags.Owner("", "stop"))},
@@ -81,7 +84,7 @@ func main() {
 				Examples: []string{"bpool lease -- node script.js {ws_endpoint}    # ends with the command",
 					"bpool lease -f lease.id,instance.ws_url        # until bpool release",
 					"bpool lease A --wait                           # until this is stopped"},
-				Flags: slices.Concat([]ucli.Flag{socket,
+				Flags: slices.Concat([]ucli.Flag{socket, nats,
 					&ucli.StringFlag{Name: "instance",
 						Usage: "lease `ID|ALIAS` (default: the one that was returned earliest)"},
 					&ucli.DurationFlag{Name: "timeout",
@@ -90,6 +93,8 @@ func main() {
 					&ucli.BoolFlag{Name: "wait", Usage: "hold the lease until told to stop"}, stopTimeout("CMD")},
 					flags.Settings(settings.Lease, settings.Sessions, "", "session"),
 					awaitcommand.Flags(""), flags.Evidence(""), flags.Owner("", "end the lease"))},
+			{Name: "hosts", Usage: "list the hosts that NATS finds", Do: command.Hosts, Prints: command.HostRecords,
+				Flags: []ucli.Flag{nats, config, envFile}},
 			{Name: "release", Usage: "end leases, given by ID or as records on standard input", ArgsUsage: "[LEASE…]",
 				Do: command.Release, Prints: command.Released, Flags: []ucli.Flag{socket,
 					&ucli.BoolFlag{Name: "all", Usage: "end all leases of this user, or of all for root"}}},

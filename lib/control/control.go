@@ -50,6 +50,8 @@ const (
 	NoneHealthy      = "no_healthy_instances" // what could be leased has failed
 	LeaseTimeout     = "lease_timeout"        // none came free in time
 	QueueFull        = "queue_full"           // no more requests may wait
+	OfferLapsed      = "offer_lapsed"         // it was not leased in time
+	NoNATS           = "nats_unavailable"     // no server answers, which requests for other hosts need
 	BadConfig        = "bad_config"           // the configuration is not valid
 
 	SessionNotFound = "session_not_found"
@@ -67,7 +69,8 @@ var exits = map[string]int{
 	TryAgain: exit.TryAgain, Stopping: exit.TryAgain, Failed: exit.Failed,
 	PoolNotFound: exit.Unavailable, InstanceNotFound: exit.Unavailable, LeaseNotFound: exit.Unavailable,
 	LeaseEnded:  exit.Unavailable,
-	NoneHealthy: exit.Unavailable, LeaseTimeout: exit.TryAgain, QueueFull: exit.TryAgain, BadConfig: exit.Config,
+	NoneHealthy: exit.Unavailable, LeaseTimeout: exit.TryAgain, QueueFull: exit.TryAgain, OfferLapsed: exit.TryAgain,
+	NoNATS: exit.TryAgain, BadConfig: exit.Config,
 	SessionNotFound: exit.Unavailable, SessionLimit: exit.TryAgain,
 	SessionExists: exit.Usage, BadData: exit.Data, StateExists: exit.Usage,
 }

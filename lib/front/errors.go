@@ -17,6 +17,7 @@ var statuses = map[string]int{
 	control.SessionNotFound:  http.StatusNotFound,
 	control.LeaseNotFound:    http.StatusNotFound,
 	control.LeaseEnded:       http.StatusGone,
+	control.OfferLapsed:      http.StatusGone,
 	control.BadRequest:       http.StatusBadRequest,
 	control.NotAllowed:       http.StatusForbidden,
 	control.PoolNotFound:     http.StatusNotFound,

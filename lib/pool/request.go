@@ -39,6 +39,8 @@ type Request struct {
 	States *logins.Store
 	// Inline is a state that the request itself has; nil: none.
 	Inline *logins.State
+	// Offer is the ID of the offer that the lease is for; "": of none.
+	Offer string
 
 	// Set by Lease:
 	login *login
@@ -123,6 +125,13 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 			r.TTL = noExpiry
 		}
 	}
+	if r.Offer != "" {
+		got, err := p.useOfferLocked(r.Offer)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p.grantLocked(ctx, got, r), nil, nil
+	}
 	if got, ok := p.leases.Take(n); ok {
 		return p.grantLocked(ctx, got, r), nil, nil
 	}
@@ -138,7 +147,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	if w.timeout <= 0 {
 		return nil, nil, p.leaseErrorLocked(&timeoutError{}, r)
 	}
-	w.queued, err = p.leases.Wait(n, p.cfg.QueueLimit, until, func(got int, err error) {
+	w.queued, err = p.leases.Wait(n, p.cfg.QueueLimit, time.Now(), until, func(got int, err error) {
 		if err == nil {
 			w.lease = p.grantLocked(ctx, got, r)
 		} else {

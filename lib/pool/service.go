@@ -50,6 +50,8 @@ type Service struct {
 	sessionAddrs map[string]string // where the sessions of a pool are served
 	leases       map[string]*lease
 	kept         shelf
+	offers       map[string]*offer
+	roomChanged  chan struct{} // of capacity 1
 	closing      bool
 	events       events
 	metrics      *metrics
@@ -63,7 +65,8 @@ type Service struct {
 
 // New returns a service; Start starts its pools.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	v := &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionAddrs: map[string]string{},
+	v := &Service{Config: cfg, Log: log, leases: map[string]*lease{}, offers: map[string]*offer{},
+		roomChanged: make(chan struct{}, 1), sessionAddrs: map[string]string{},
 		scaled: map[string]int{}, unlogged: make(leaseLog, maxUnlogged)}
 	v.metrics, v.clock = newMetrics(v), newClock(v.due)
 	return v

@@ -53,6 +53,7 @@ type slot struct {
 	// Protected by the service's lock:
 	pool     *pool // pool in the current configuration
 	lease    *lease
+	offer    *offer
 	uid      int    // user of the endpoint, besides root and the user who runs the service
 	keptFor  string // the KeepConnectionsFor of the last lease, whose clients may be connected
 	restarts int
@@ -183,7 +184,7 @@ func (s *slot) retireLocked() {
 	if s.group != nil {
 		s.group.removeLocked(s)
 	}
-	if s.lease == nil {
+	if s.lease == nil && s.offer == nil {
 		s.stop()
 	}
 }
@@ -207,7 +208,7 @@ func (s *slot) syncQueueLocked() {
 	if s.retired {
 		return // the slot in the queue is another instance's by now
 	}
-	if s.state == Healthy && s.lease == nil && s.Replace == supply.None && !s.ForceReplace &&
+	if s.state == Healthy && s.lease == nil && s.offer == nil && s.Replace == supply.None && !s.ForceReplace &&
 		!s.pool.drained && !s.service.closing {
 		s.pool.leases.Put(s.number)
 	} else {

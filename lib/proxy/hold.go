@@ -117,7 +117,7 @@ func (h *Hub) hold(ctx context.Context, who Holder, name string) (j *Joined, err
 		}
 		in, number = of.in, of.number
 	}
-	w, _ := in.Wait(number, math.MaxInt, time.Time{}, func(n int, err error) {
+	w, _ := in.Wait(number, math.MaxInt, time.Time{}, time.Time{}, func(n int, err error) {
 		if err == nil {
 			if err = h.checkNameLocked(who.As); err == nil {
 				j = h.grantLocked(ctx, who, h.atLocked(in, n))

@@ -66,6 +66,26 @@ type Settings struct {
 	AffinityIdle   time.Duration // after which another request gets an instance that a session keeps
 	HealthInterval time.Duration // between health checks; 0: none
 	HealthTimeout  time.Duration // of a health check
+
+	Hosts Hosts
+}
+
+// Hosts is how a service finds the services of other machines, and is found by them. It is the same for all pools.
+type Hosts struct {
+	NATS         []string      // URLs of servers; none: it is alone
+	Credentials  string        // file with a JWT and its seed
+	Seed         string        // file with the seed of an nkey
+	User         string        // with a password
+	PasswordFile string        // of User
+	CA           string        // file with the certificates that servers of NATS may have; "": the system's
+	Cert, Key    string        // files of a certificate for NATS
+	Name         string        // in subjects; "": the machine's
+	Region       string        // of this machine
+	Regions      []string      // in which requests look, the nearest first; none: Region
+	FarAfter     time.Duration // until a request looks in one region more
+	Token        string        // for the HTTPS of hosts
+	HostsCA      string        // file with the certificates that hosts may have; "": the system's
+	Plain        bool          // hosts at private addresses may have no encryption
 }
 
 // Limits returns the rules about what pages of sessions may reach.

@@ -3,6 +3,8 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -226,8 +228,48 @@ var Table = sync.OnceValue(func() []*Row {
 		{Name: "health-timeout", Where: queueKeys | Proxy, Of: Lives, Default: "5s", Low: int(time.Millisecond),
 			Field: func(s *Settings) any { return &s.HealthTimeout },
 			Usage: "stop a browser that does not answer a health check within `DURATION`"},
+		{Name: "nats", Where: Global, Kind: "URLs with commas", Field: func(s *Settings) any { return &s.Hosts.NATS },
+			Read: readServers},
+		{Name: "nats-creds", Where: Global, Path: true, Field: func(s *Settings) any { return &s.Hosts.Credentials }},
+		{Name: "nats-nkey", Where: Global, Path: true, Field: func(s *Settings) any { return &s.Hosts.Seed }},
+		{Name: "nats-user", Where: Global, Field: func(s *Settings) any { return &s.Hosts.User }},
+		{Name: "nats-password-file", Where: Global, Path: true,
+			Field: func(s *Settings) any { return &s.Hosts.PasswordFile }},
+		{Name: "nats-ca", Where: Global, Path: true, Field: func(s *Settings) any { return &s.Hosts.CA }},
+		{Name: "nats-cert", Where: Global, Path: true, Field: func(s *Settings) any { return &s.Hosts.Cert }},
+		{Name: "nats-key", Where: Global, Path: true, Field: func(s *Settings) any { return &s.Hosts.Key }},
+		{Name: "nats-name", Where: Global, Field: func(s *Settings) any { return &s.Hosts.Name }},
+		{Name: "nats-region", Where: Global, Default: "local", Field: func(s *Settings) any { return &s.Hosts.Region }},
+		{Name: "nats-regions", Where: Global, Field: func(s *Settings) any { return &s.Hosts.Regions }},
+		{Name: "nats-far-after", Where: Global, Default: "200ms",
+			Field: func(s *Settings) any { return &s.Hosts.FarAfter }},
+		{Name: "hosts-token", Where: Global, Secret: true, Field: func(s *Settings) any { return &s.Hosts.Token }},
+		{Name: "hosts-ca", Where: Global, Path: true, Field: func(s *Settings) any { return &s.Hosts.HostsCA }},
+		{Name: "hosts-plain", Where: Global, Default: "false", Field: func(s *Settings) any { return &s.Hosts.Plain }},
 	}
 })
+
+// readServers reads URLs of servers of NATS.
+func readServers(s *Settings, text string, _ Files) error {
+	s.Hosts.NATS = nil
+	for one := range strings.SplitSeq(text, ",") {
+		one = strings.TrimSpace(one)
+		u, err := url.Parse(one)
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "tls" && u.Scheme != "nats":
+			return fmt.Errorf("must be URLs such as tls://nats.example:4222, not %q", one)
+		case u.User != nil:
+			return fmt.Errorf("must not have a user or password in the URL of %s, where others can read it: "+
+				"NATS_USER with NATS_PASSWORD_FILE, NATS_NKEY or NATS_CREDS have it", u.Host)
+		}
+		a, err := netip.ParseAddr(u.Hostname())
+		if u.Scheme == "nats" && err == nil && !a.IsLoopback() && !a.IsPrivate() && !a.IsLinkLocalUnicast() {
+			return fmt.Errorf("must not be nats://%s without encryption, as the address is public: use tls://", u.Host)
+		}
+		s.Hosts.NATS = append(s.Hosts.NATS, one)
+	}
+	return nil
+}
 
 // Defaults as help texts show them.
 const (

@@ -102,6 +102,7 @@ type HoldRequest struct {
 	Holder  string         `json:"holder,omitempty"` // the holder's name in the status
 	Keep    string         `json:"keep,omitempty"`   // the connections stay for the next lease that says the same
 	Owner   *proc.Identity `json:"owner,omitempty"`  // the lease ends with this process
+	Offer   string         `json:"offer,omitempty"`  // ID of the offer that is leased
 
 	// Of a hub, where the browser is held until the connection ends:
 	As  string `json:"as,omitempty"`  // finds the browser below /session/ meanwhile

@@ -78,12 +78,12 @@ func (o *office) request(n int) {
 		return
 	}
 	id := o.next*1000 + len(o.waiting)
-	o.leases.Wait(n, 5, time.Time{}, func(got int, err error) {
+	o.leases.Wait(n, 5, time.Time{}, time.Time{}, func(got int, err error) {
 		o.waiting = slices.DeleteFunc(o.waiting, func(w want) bool { return w.id == id })
 		o.hold(got)
 	})
 	if o.leases.Waiting() > len(o.waiting) {
-		o.waiting = append(o.waiting, want{id, n})
+		o.waiting = append(o.waiting, want{id: id, n: n})
 	}
 }
 

@@ -9,14 +9,26 @@ type node[T any] struct {
 	value      T
 }
 
-func (l *list[T]) push(n *node[T]) {
-	n.prev, n.next = l.last, nil
-	if l.last == nil {
+// push adds a node at the end.
+func (l *list[T]) push(n *node[T]) { l.insert(n, l.last) }
+
+// insert adds a node after another one; nil: at the begin.
+func (l *list[T]) insert(n, after *node[T]) {
+	next := l.first
+	if after != nil {
+		next = after.next
+	}
+	n.prev, n.next = after, next
+	if after == nil {
 		l.first = n
 	} else {
-		l.last.next = n
+		after.next = n
 	}
-	l.last = n
+	if next == nil {
+		l.last = n
+	} else {
+		next.prev = n
+	}
 }
 
 func (l *list[T]) remove(n *node[T]) {

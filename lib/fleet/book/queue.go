@@ -1,6 +1,7 @@
 package book
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -14,11 +15,15 @@ var ErrQueueFull = errors.New("too many wait already")
 // Queue is a queue of slots, numbered from 0. The zero value has no free slots;
 // Put adds them. It has no lock: callers must call its methods one at a time.
 type Queue struct {
-	slots    []*slot
-	free     list[*slot]   // in the order in which they were returned
-	anySlot  list[*Waiter] // for any slot, by arrival; empty while a slot is free
-	arrivals uint64        // number of requests so far
-	waiting  int
+	// Changed, if not nil, is called after each change of the free slots and of the waiting requests.
+	Changed func()
+
+	slots   []*slot
+	free    list[*slot]   // in the order in which they were returned
+	anySlot list[*Waiter] // for any slot, by age; empty while a slot is free
+	waiting int
+	guests  int    // waiting requests that do not count for the limit
+	waits   uint64 // number of requests so far
 }
 
 // slot is one slot of the pool.
@@ -26,13 +31,15 @@ type slot struct {
 	node    node[*slot]
 	number  int
 	free    bool
-	waiters list[*Waiter] // for this slot, by arrival
+	waiters list[*Waiter] // for this slot, by age
 }
 
 // Waiter is a waiting request.
 type Waiter struct {
 	node     node[*Waiter]
-	arrival  uint64
+	began    time.Time
+	nth      uint64 // of the requests
+	guest    bool
 	deadline time.Time
 	list     *list[*Waiter] // that contains it; nil once it is served
 	serve    func(n int, err error)
@@ -67,26 +74,60 @@ func (q *Queue) Take(n int) (int, bool) {
 func (q *Queue) take(s *slot) {
 	s.free = false
 	q.free.remove(&s.node)
+	q.changed()
 }
 
-// Wait queues a request for a slot that is not free. It calls serve once: from
-// Put with the slot, or from one of the Fail methods with an error. If limit
-// requests are waiting already, the error is ErrQueueFull. The caller must call
-// Cancel at the deadline; the queue does not watch it.
-func (q *Queue) Wait(n, limit int, deadline time.Time, serve func(n int, err error)) (*Waiter, error) {
-	if q.waiting >= limit {
+func (q *Queue) changed() {
+	if q.Changed != nil {
+		q.Changed()
+	}
+}
+
+// Unlimited is the limit of a request that always waits, and does not count for the limit of others.
+const Unlimited = -1
+
+// Wait queues a request for a slot that is not free, before the requests that began later. It calls serve once: from
+// Put with the slot, or from one of the Fail methods with an error. If limit requests are waiting already, the error is
+// ErrQueueFull. The caller must call Cancel at the deadline; the queue does not watch it.
+func (q *Queue) Wait(n, limit int, began, deadline time.Time, serve func(n int, err error)) (*Waiter, error) {
+	if limit != Unlimited && q.waiting-q.guests >= limit {
 		return nil, ErrQueueFull
 	}
 	in := &q.anySlot
 	if n != Any {
 		in = &q.slot(n).waiters
 	}
-	q.arrivals++
-	w := &Waiter{arrival: q.arrivals, deadline: deadline, list: in, serve: serve}
+	q.waits++
+	w := &Waiter{began: began, nth: q.waits, guest: limit == Unlimited, deadline: deadline, list: in, serve: serve}
 	w.node.value = w
-	in.push(&w.node)
-	q.waiting++
+	after := in.last
+	for after != nil && w.isOlder(after.value) {
+		after = after.prev
+	}
+	in.insert(&w.node, after)
+	q.count(w, 1)
+	q.changed()
 	return w, nil
+}
+
+// isOlder reports whether a request comes before another one.
+func (w *Waiter) isOlder(o *Waiter) bool {
+	return cmp.Or(w.began.Compare(o.began), cmp.Compare(w.nth, o.nth)) < 0
+}
+
+// count adds to the number of waiting requests.
+func (q *Queue) count(w *Waiter, n int) {
+	if q.waiting += n; w.guest {
+		q.guests += n
+	}
+}
+
+// Before returns the number of requests that are served before one that waits.
+func (w *Waiter) Before() (n int) {
+	for at := w.node.prev; at != nil; at = at.prev {
+		n++
+	}
+	return n
 }
 
 // Cancel removes a request from the queue and reports whether it was still
@@ -102,7 +143,8 @@ func (q *Queue) Cancel(w *Waiter) bool {
 func (q *Queue) dequeue(w *Waiter) {
 	w.list.remove(&w.node)
 	w.list = nil
-	q.waiting--
+	q.count(w, -1)
+	q.changed()
 }
 
 // Put returns a slot, or adds a new one. The slot goes to the request for it or
@@ -114,7 +156,7 @@ func (q *Queue) Put(n int) {
 		return
 	}
 	w := s.waiters.first
-	if a := q.anySlot.first; w == nil || a != nil && a.value.arrival < w.value.arrival {
+	if a := q.anySlot.first; w == nil || a != nil && a.value.isOlder(w.value) {
 		w = a
 	}
 	if w != nil {
@@ -124,6 +166,7 @@ func (q *Queue) Put(n int) {
 	}
 	s.free = true
 	q.free.push(&s.node)
+	q.changed()
 }
 
 // Remove removes a slot if it is free, and reports whether it was.

@@ -34,7 +34,7 @@ func TestQueueOrder(t *testing.T) {
 	if n, ok := q.Take(Any); ok {
 		t.Error(n)
 	}
-	if _, err := q.Wait(1, 0, time.Time{}, nil); err != ErrQueueFull {
+	if _, err := q.Wait(1, 0, time.Time{}, time.Time{}, nil); err != ErrQueueFull {
 		t.Error(err)
 	}
 	q.Put(1)
@@ -50,7 +50,7 @@ func TestQueueFail(t *testing.T) {
 	q := &Queue{}
 	gone, got := errors.New("gone"), map[int]error{}
 	for i, n := range []int{Any, 0, Any, 5} {
-		q.Wait(n, 9, time.Time{}, func(_ int, err error) { got[i] = err })
+		q.Wait(n, 9, time.Time{}, time.Time{}, func(_ int, err error) { got[i] = err })
 	}
 	q.FailFrom(3, gone)
 	if len(got) != 1 || got[3] != gone {
@@ -70,7 +70,7 @@ func TestQueueFailBefore(t *testing.T) {
 		n     int
 		until int64
 	}{{Any, 5}, {Any, 10}, {0, 5}, {Any, 3}, {0, 20}, {1, 1}} {
-		q.Wait(w.n, 9, at(w.until), func(_ int, err error) { got[i] = err })
+		q.Wait(w.n, 9, time.Time{}, at(w.until), func(_ int, err error) { got[i] = err })
 	}
 	q.FailBefore(Any, at(10), late)
 	if len(got) != 2 || got[0] != late || got[3] != late {
@@ -93,7 +93,10 @@ type queueModel struct {
 	waiting []want
 }
 
-type want struct{ id, n int }
+type want struct {
+	id, n int
+	began time.Time
+}
 
 func (m *queueModel) take(n int) (slot int, ok bool) {
 	for i, f := range m.free {
@@ -136,7 +139,8 @@ func play(t *testing.T, ops []byte) {
 			if free || op&12 == 12 {
 				break
 			}
-			w, err := q.Wait(n, limit, time.Time{}, func(k int, err error) {
+			began := time.Unix(int64(op>>2&3), 0)
+			w, err := q.Wait(n, limit, began, time.Time{}, func(k int, err error) {
 				if _, twice := got[id]; twice || err != nil {
 					t.Fatalf("request %d is served twice: %d, %v", id, k, err)
 				}
@@ -147,7 +151,11 @@ func play(t *testing.T, ops []byte) {
 			}
 			if err == nil {
 				waiters[id] = w
-				m.waiting = append(m.waiting, want{id, n})
+				i := len(m.waiting)
+				for i > 0 && began.Before(m.waiting[i-1].began) {
+					i--
+				}
+				m.waiting = slices.Insert(m.waiting, i, want{id, n, began})
 			}
 		case 2: // put
 			n = max(n, 0)

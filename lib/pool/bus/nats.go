@@ -7,14 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"btools/lib/control"
 )
 
 // Keys are how a program connects. Paths are of files that are read at each connection, so that they can be replaced.
@@ -27,33 +27,6 @@ type Keys struct {
 	PasswordFile string
 	CA           string // file; "": the system's
 	Cert, Key    string // files of a certificate of this program
-}
-
-// Servers reads a list of URLs with commas, and returns what is wrong with it.
-func Servers(list string) (all []string, err error) {
-	for s := range strings.SplitSeq(list, ",") {
-		s = strings.TrimSpace(s)
-		u, err := url.Parse(s)
-		switch {
-		case err != nil || u.Host == "":
-			return nil, fmt.Errorf("%q is not a URL such as tls://nats.example:4222", s)
-		case u.User != nil:
-			return nil, fmt.Errorf("the URL of %s has a user or password in it, which others can read: "+
-				"use nats_user with nats_password_file, nats_nkey or nats_creds", u.Host)
-		case u.Scheme != "tls" && u.Scheme != "nats":
-			return nil, fmt.Errorf("%q is not a URL of NATS: it begins with tls:// or nats://", s)
-		case u.Scheme == "nats" && !isPrivate(u.Hostname()):
-			return nil, fmt.Errorf("nats://%s has no encryption, and the address is public: use tls://", u.Host)
-		}
-		all = append(all, s)
-	}
-	return all, nil
-}
-
-// isPrivate reports whether an address cannot be a public one.
-func isPrivate(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return err != nil || a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast()
 }
 
 // NATS is a connection to a cluster of servers, which comes back by itself after it was lost.
@@ -242,4 +215,19 @@ func encode(body any) ([]byte, error) {
 		err = fmt.Errorf("a message of %d bytes is too long", len(b))
 	}
 	return b, err
+}
+
+// Await waits until a server is connected, for at most some time.
+func (n *NATS) Await(ctx context.Context, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for changed := n.conn.StatusChanged(nats.CONNECTED); !n.conn.IsConnected(); {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			_, last := n.Down()
+			return control.Errorf(control.NoNATS, "no NATS server has answered within %v: %v", most, last)
+		}
+	}
+	return nil
 }

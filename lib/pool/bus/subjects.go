@@ -36,7 +36,9 @@ func HostSubject(region, host, verb, user, gateway string) string {
 }
 
 // HostSubjects is all messages to one host.
-func HostSubjects(region, host string) string { return subject(Token(region), "host", Token(host), ">") }
+func HostSubjects(region, host string) string {
+	return subject(Token(region), "host", Token(host), ">")
+}
 
 // OfferSubject offers a slot to a gateway.
 func OfferSubject(region, user, gateway, host string) string {

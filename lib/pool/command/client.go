@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,8 @@ import (
 	historycommand "btools/lib/history/command"
 	"btools/lib/lifetime"
 	"btools/lib/pool"
+	"btools/lib/pool/config"
+	"btools/lib/pool/gateway"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/run"
@@ -233,28 +236,46 @@ func Lease(c *cli.Context) error {
 	if owner.FD != nil && !p.Bound {
 		return c.UsageError("--bind-fd needs --wait or a command, so that bpool keeps running and can watch it")
 	}
+	elsewhere := c.String("nats") != ""
+	if elsewhere {
+		switch {
+		case c.IsSet("socket"):
+			return c.UsageError("--nats and --socket exclude each other")
+		case !p.Bound:
+			return c.UsageError("--nats needs a command or --wait: the lease ends with this process")
+		case p.Instance != "":
+			return c.UsageError("--nats and --instance exclude each other: hosts have instances of the same numbers")
+		}
+	}
 	ctx, stop, _ := cmd.Begin(lifetime.Owner{FD: owner.FD}, false) // the service watches the process
 	defer stop(nil)
-	watching, stopWatching := context.WithCancel(context.Background())
-	defer stopWatching()
+	// obtain gets the lease. watch waits until it has ended, and end ends it.
+	obtain := func() (r *record.Record, watch func() string, end func(), err error) {
+		if elsewhere {
+			return leaseElsewhere(ctx, c, elsewhereRequest(p))
+		}
+		cl, r, err := requestLease(ctx, c, p)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		watching, stopWatching := context.WithCancel(context.Background())
+		return r, func() string { return watchLease(watching, c, cl, r) }, func() { stopWatching(); cl.Close() }, nil
+	}
 	if cmd.Given() {
-		var cl *control.Client
-		defer func() {
-			if stopWatching(); cl != nil {
-				cl.Close() // which ends the lease
-			}
-		}()
+		end := func() {}
+		defer func() { end() }()
 		return cmd.Run(ctx, func() (run.Endpoint, error) {
-			var r *record.Record
-			if cl, r, err = requestLease(ctx, c, p); err != nil {
+			r, watch, release, err := obtain()
+			if err != nil {
 				return run.Endpoint{}, err
 			}
+			end = release
 			i := record.Member[record.Instance](r, "instance")
 			if err := cmd.Evidence.Add(ctx, cmd.Name(), i); err != nil {
 				return run.Endpoint{}, err
 			}
 			go func() {
-				if why := watchLease(watching, c, cl, r); why != "" {
+				if why := watch(); why != "" {
 					c.Log.Warn(why + ": stopping " + cmd.Name())
 					stop(errors.New(why))
 				}
@@ -262,6 +283,41 @@ func Lease(c *cli.Context) error {
 			return run.EndpointOf(i), nil
 		})
 	}
+	if !p.Bound {
+		return leaseUntilReleased(ctx, c, cmd, p)
+	}
+	r, watch, end, err := obtain()
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := cmd.Print(r); err != nil {
+		return err
+	}
+	ended := make(chan string, 1)
+	go func() { ended <- watch() }()
+	select {
+	case why := <-ended:
+		return exit.Errorf(exit.Unavailable, "%s", why)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// elsewhereRequest returns a request for a lease on any host.
+func elsewhereRequest(p api.HoldRequest) gateway.Request {
+	r := gateway.Request{Pool: cmp.Or(p.Pool, config.Default), Holder: p.Holder, Timeout: time.Minute}
+	if p.Timeout != nil {
+		r.Timeout = time.Duration(*p.Timeout) * time.Millisecond
+	}
+	if name, ok := p.Settings["state"]; ok {
+		r.State, _ = json.Marshal(name)
+	}
+	return r
+}
+
+// leaseUntilReleased leases an instance that the user releases, and prints its record.
+func leaseUntilReleased(ctx context.Context, c *cli.Context, cmd *runcommand.CMD, p api.HoldRequest) error {
 	cl, r, err := requestLease(ctx, c, p)
 	if err != nil {
 		return err
@@ -272,17 +328,7 @@ func Lease(c *cli.Context) error {
 	if err := cmd.Print(r); err != nil {
 		return err
 	}
-	if !p.Bound {
-		return confirm(cl, record.Member[record.Lease](r, "lease").ID)
-	}
-	ended := make(chan string, 1)
-	go func() { ended <- watchLease(watching, c, cl, r) }()
-	select {
-	case why := <-ended:
-		return exit.Errorf(exit.Unavailable, "%s", why)
-	case <-ctx.Done():
-		return nil
-	}
+	return confirm(cl, record.Member[record.Lease](r, "lease").ID)
 }
 
 // requestLease requests a lease and returns its record and the connection that

@@ -182,6 +182,17 @@ func Serve(c *cli.Context) (err error) {
 		h.countFormer(serving)
 		go serveHTTP(serving, httpListener, h, web)
 	}
+	hosts, err2 := hostsOf(c, cfg)
+	if err == nil {
+		err = err2
+	}
+	if err == nil && len(hosts.NATS) > 0 && web.Guard.Tokens != nil {
+		address := httpURL
+		if public != nil {
+			address = public.String()
+		}
+		err = serveHosts(serving, c, hosts, v, address, h.leases.Boot)
+	}
 	reg.Serve(h.serve())
 	if err == nil && before == nil {
 		err = waitForStart(ctx, c, v, ready)
@@ -528,7 +539,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
-		State: set.State, States: login, Inline: inline, By: callerOf(ctx)}
+		State: set.State, States: login, Inline: inline, By: callerOf(ctx), Offer: p.Offer}
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

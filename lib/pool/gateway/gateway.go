@@ -318,9 +318,6 @@ func (g *Gateway) Lease(ctx context.Context, r Request) (*Lease, error) {
 	return got.lease, got.err
 }
 
-// Unavailable is the code of the error that no server of NATS could be reached.
-const Unavailable = "nats_unavailable"
-
 // timeoutError returns the error of a request that has waited long enough.
 func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 	if since, last := g.options.Down(); !since.IsZero() {
@@ -328,7 +325,7 @@ func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 		if last != nil {
 			text += ": " + last.Error()
 		}
-		return control.Errorf(Unavailable, "%s", text)
+		return control.Errorf(control.NoNATS, "%s", text)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

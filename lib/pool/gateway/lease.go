@@ -42,8 +42,8 @@ func (l *Lease) Ended() <-chan struct{} { return l.ctx.Done() }
 // Why returns why the lease has ended.
 func (l *Lease) Why() error { return context.Cause(l.ctx) }
 
-// errReleased is the end of a lease by its holder.
-var errReleased = errors.New("released")
+// ErrReleased means that the holder has released the lease.
+var ErrReleased = errors.New("released")
 
 // host is another host on which the gateway has leases.
 type host struct {
@@ -91,7 +91,7 @@ func (g *Gateway) grant(o *remote.Offer, r Request) (*Lease, remote.Failure, err
 	var refusal *control.Error
 	switch {
 	case err == nil:
-	case errors.As(err, &refusal) && refusal.Code == OfferLapsed:
+	case errors.As(err, &refusal) && refusal.Code == control.OfferLapsed:
 		return nil, remote.Lapsed, err
 	case status != 0:
 		return nil, remote.Refused, fmt.Errorf("the host %s: %w", o.Host, err)
@@ -119,9 +119,6 @@ func (g *Gateway) grant(o *remote.Offer, r Request) (*Lease, remote.Failure, err
 	h.add(sent, o.Boot, l)
 	return l, 0, nil
 }
-
-// OfferLapsed is the code of a host's refusal of a grant that came too late.
-const OfferLapsed = "offer_lapsed"
 
 // post sends a request to a host, and returns the record in its answer. The status is 0 if there was no answer.
 func (g *Gateway) post(ctx context.Context, address string, body any) (rec *record.Record, status int, err error) {
@@ -195,8 +192,8 @@ type Holding struct {
 // Held answers it.
 type Held struct {
 	Boot     string   `json:"boot"`
-	Draining string   `json:"draining"` // no, yes or move
-	Gone     []string `json:"gone"`     // leases that have ended
+	Draining bool     `json:"draining"`
+	Gone     []string `json:"gone"` // leases that have ended
 }
 
 // hold holds the leases of the host as long as there are some.
@@ -250,7 +247,7 @@ func (l *Lease) Release(ctx context.Context) {
 	h.holds.Remove(l.ID)
 	delete(h.leases, l.ID)
 	h.mu.Unlock()
-	l.end(errReleased)
+	l.end(ErrReleased)
 	ctx, cancel := context.WithTimeout(ctx, remote.EndTime)
 	defer cancel()
 	for ctx.Err() == nil {

@@ -10,33 +10,24 @@ import (
 	"sync"
 	"time"
 
+	"btools/lib/pool"
 	"btools/lib/pool/bus"
 )
 
 // Pools is what a host offers.
 type Pools interface {
 	// Rooms returns how busy the pools are.
-	Rooms() []Room
-	// Offer reserves a free slot for a short time.
-	Offer(pool string) (id string, ok bool)
-	// Want queues a request that began at a time. It calls serve with an offer, unless cancel was called before or
-	// until is over, and then over when the offer is leased or has lapsed. Before is the number of requests before it.
+	Rooms() []pool.Room
+	// Offer reserves a free slot for a short time. It calls over when the offer is leased or has lapsed.
+	Offer(pool string, over func(leased bool)) (id string, ok bool)
+	// Want queues a request that began at a time. It calls serve with an offer, or with "" if there will be none,
+	// unless cancel was called before or until is over. Before is the number of requests before it.
 	Want(pool string, began, until time.Time, serve func(id string), over func(leased bool)) (cancel func(), before int,
 		err error)
 	// Return gives an offer back.
 	Return(id string)
 	// Drain stops leasing from a pool or, with "", from all; with on false it starts again.
 	Drain(pool string, on bool) (int, error)
-}
-
-// Room is how busy a pool is.
-type Room struct {
-	Pool    string
-	Total   int
-	Free    int
-	Offered int // reserved slots
-	Waiting int
-	Drained bool
 }
 
 // Connection is a bus on which hosts are found.
@@ -58,9 +49,9 @@ type Host struct {
 
 	mu       sync.Mutex
 	gateways gateways
-	free     map[string]func() // ends the subscriptions of a pool with room
-	rooms    map[string]Room   // when they were last looked at
-	n        uint64            // of loads
+	free     map[string]func()    // ends the subscriptions of a pool with room
+	rooms    map[string]pool.Room // when they were last looked at
+	n        uint64               // of loads
 	ctx      context.Context
 	running  sync.WaitGroup
 }
@@ -75,7 +66,7 @@ const (
 
 // Run serves until the context ends. Changed receives a value after a change of the rooms.
 func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
-	h.ctx, h.free, h.rooms, h.gateways = ctx, map[string]func(){}, map[string]Room{}, gateways{}
+	h.ctx, h.free, h.rooms, h.gateways = ctx, map[string]func(){}, map[string]pool.Room{}, gateways{}
 	defer h.running.Wait()
 	var pools []string
 	for _, r := range h.Pools.Rooms() {
@@ -154,7 +145,7 @@ func (h *Host) ask(m *bus.Message) {
 	var a bus.Ask
 	answer := bus.Offer{Code: bus.None, Host: h.Name}
 	if m.Read(&a) == nil && !slices.Contains(a.Not, h.Name) {
-		if id, ok := h.Pools.Offer(a.Pool); ok {
+		if id, ok := h.Pools.Offer(a.Pool, nil); ok {
 			answer = h.offer(id, a.Pool, "")
 		}
 	}
@@ -167,7 +158,7 @@ func (h *Host) offer(id, pool, want string) bus.Offer {
 
 // open offers a free slot to one gateway that waits.
 func (h *Host) open(pool string) {
-	id, ok := h.Pools.Offer(pool)
+	id, ok := h.Pools.Offer(pool, nil)
 	if !ok {
 		return
 	}
@@ -258,7 +249,7 @@ func (h *Host) queue(of gatewayKey, pool, id string, began, until time.Time) (be
 // wait has a want wait in the queue of its pool.
 func (h *Host) wait(of gatewayKey, id string, w *want) (before int, err error) {
 	cancel, before, err := h.Pools.Want(w.pool, w.began, w.until,
-		func(offer string) { h.running.Go(func() { h.serve(of, id, w, offer) }) },
+		func(offer string) { h.serve(of, id, w, offer) },
 		func(leased bool) { h.over(of, leased) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -278,7 +269,10 @@ func (h *Host) wait(of gatewayKey, id string, w *want) (before int, err error) {
 func (h *Host) serve(of gatewayKey, id string, w *want, offer string) {
 	h.mu.Lock()
 	g := h.gateways.of(of)
-	if g.wants[id] != w {
+	if g.wants[id] != w || offer == "" {
+		if g.wants[id] == w {
+			g.remove(id)
+		}
 		h.mu.Unlock()
 		h.Pools.Return(offer)
 		return

@@ -37,6 +37,8 @@ type Server struct {
 	// Elsewhere returns the lease of an ID, or all leases of the caller, that other processes of this service
 	// have; one with a secret if it is the lease's.
 	Elsewhere func(ctx context.Context, lease, secret string) []Distant
+	// Boot is the ID of this process.
+	Boot string
 	// Public is the address of the server as clients know it; nil: that at which they ask.
 	Public *url.URL
 
@@ -72,6 +74,7 @@ func (s *Server) Routes() []front.Route {
 		{Path: "/lease", Answer: s.post(s.lease)},
 		{Path: "/renew", Answer: s.post(s.renew)},
 		{Path: "/release", Answer: s.post(s.release)},
+		{Path: "/hold", Answer: s.post(s.holdOn)},
 		{Path: "/leases", Get: true, Answer: s.leases},
 		{Path: "/connect", Get: true, Answer: s.connect},
 		{Path: pool.RemotePrefix, Guard: byPath, Secret: true, Answer: s.browser},
@@ -156,6 +159,7 @@ type ask struct {
 	TTL      duration        `json:"ttl"`
 	State    json.RawMessage `json:"state"` // the name of one, or a state
 	Holder   string          `json:"holder"`
+	Offer    string          `json:"offer"` // that was made on NATS
 }
 
 // hold leases an instance for a token, whose line it waits in first. The context is that of the client.
@@ -163,7 +167,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 	if a.Pool == "" {
 		a.Pool = pool.PoolOf(t)
 	}
-	r.Pool, r.Instance, r.Holder = a.Pool, a.Instance, a.Holder
+	r.Pool, r.Instance, r.Holder, r.Offer = a.Pool, a.Instance, a.Holder, a.Offer
 	if ms := a.TTL.ms(); ms != nil {
 		r.TTL = *ms
 	}

@@ -1,0 +1,298 @@
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"btools/lib/cli"
+	"btools/lib/exit"
+	"btools/lib/guard"
+	"btools/lib/pool"
+	"btools/lib/pool/bus"
+	"btools/lib/pool/config"
+	"btools/lib/pool/gateway"
+	"btools/lib/pool/offer"
+	"btools/lib/record"
+	"btools/lib/settings"
+)
+
+// hostsOf returns how a command finds other hosts: as --nats says, and for the rest as the configuration does. It has no
+// servers if neither names one.
+func hostsOf(c *cli.Context, cfg *config.Config) (h settings.Hosts, err error) {
+	if cfg != nil && len(cfg.Pools) > 0 {
+		h = cfg.Pools[0].Hosts
+	}
+	if list := c.String("nats"); list != "" {
+		var s settings.Settings
+		for _, r := range settings.Rows(settings.Global) {
+			if r.Name == "nats" {
+				err = r.Set(&s, settings.Global, list, settings.Files{})
+			}
+		}
+		if err != nil {
+			return h, c.UsageError("--nats %v", err)
+		}
+		h.NATS = s.Hosts.NATS
+	}
+	if h.Name == "" {
+		h.Name = h.User
+	}
+	if h.Name == "" {
+		if h.Name, err = os.Hostname(); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}
+
+// network is a connection to the hosts.
+type network struct {
+	*bus.NATS
+	hosts   settings.Hosts
+	changed atomic.Pointer[func(up bool)]
+}
+
+// connect connects to the servers of NATS, of which none need answer yet.
+func connect(c *cli.Context, h settings.Hosts) (*network, error) {
+	n := &network{hosts: h}
+	var err error
+	n.NATS, err = bus.Connect(bus.Keys{Servers: h.NATS, Name: h.Name, Credentials: h.Credentials, Seed: h.Seed, User: h.User,
+		PasswordFile: h.PasswordFile, CA: h.CA, Cert: h.Cert, Key: h.Key}, c.Log, func(up bool) {
+		if f := n.changed.Load(); f != nil {
+			(*f)(up)
+		}
+	})
+	if err != nil {
+		return nil, exit.Errorf(exit.Config, "cannot connect to NATS: %w", err)
+	}
+	return n, nil
+}
+
+// httpClient returns what sends requests to the HTTPS of hosts.
+func httpClient(h settings.Hosts) (*http.Client, error) {
+	t := &http.Transport{TLSClientConfig: &tls.Config{}, ForceAttemptHTTP2: false, MaxIdleConnsPerHost: 64,
+		IdleConnTimeout: time.Minute, DialContext: (&net.Dialer{Timeout: connectTime}).DialContext,
+		TLSHandshakeTimeout: connectTime}
+	if h.HostsCA != "" {
+		b, err := os.ReadFile(h.HostsCA)
+		if err != nil {
+			return nil, exit.Errorf(exit.Config, "cannot read HOSTS_CA: %w", err)
+		}
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(b) {
+			return nil, exit.Errorf(exit.Config, "HOSTS_CA %s has no certificate", h.HostsCA)
+		}
+	}
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // the token is for the host alone
+	}}, nil
+}
+
+// connectTime is how long the connection to a host may take.
+const connectTime = time.Second
+
+// tokenOf returns the token for hosts, or what reads it from its file.
+func tokenOf(h settings.Hosts) func() (string, error) {
+	return func() (string, error) {
+		path, is := strings.CutPrefix(h.Token, "@")
+		if !is {
+			return h.Token, nil
+		}
+		b, err := os.ReadFile(path)
+		return strings.TrimSpace(string(b)), err
+	}
+}
+
+// newGateway returns a gateway to the hosts of a network.
+func newGateway(ctx context.Context, c *cli.Context, n *network) (*gateway.Gateway, error) {
+	h := n.hosts
+	if h.Token == "" {
+		return nil, &exit.Error{Code: exit.Config, Err: errors.New("no token for the hosts is set"),
+			Hint: "HOSTS_TOKEN=@FILE, in bpool.toml or as " + config.Prefix + "HOSTS_TOKEN, names the file that has it"}
+	}
+	to, err := httpClient(h)
+	if err != nil {
+		return nil, err
+	}
+	regions := h.Regions
+	if len(regions) == 0 {
+		regions = []string{h.Region}
+	}
+	g, err := gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: h.Name, Regions: regions, FarAfter: h.FarAfter,
+		Token: tokenOf(h), HTTP: to, Plain: h.Plain, Log: c.Log})
+	if err == nil {
+		changed := g.Changed
+		n.changed.Store(&changed)
+		if down, _ := n.Down(); !down.IsZero() {
+			g.Changed(false)
+		}
+	}
+	return g, err
+}
+
+// leaseElsewhere leases a browser of another host, and serves it on this machine until close is called.
+func leaseElsewhere(ctx context.Context, c *cli.Context, r gateway.Request) (rec *record.Record, ended func() string,
+	end func(), err error) {
+	cfg, err := load(c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	h, err := hostsOf(c, cfg)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	n, err := connect(c, h)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	own, stop := context.WithCancel(context.Background())
+	g, err := newGateway(own, c, n)
+	if err != nil {
+		stop()
+		n.Close()
+		return nil, nil, nil, err
+	}
+	end = func() {
+		stop()
+		g.Wait()
+		n.Close()
+	}
+	notice := time.AfterFunc(noticeDelay, func() {
+		c.Log.Info("waiting for an instance of pool " + r.Pool + " on another host: " + g.Waiting(r.Pool))
+	})
+	l, err := g.Lease(ctx, r)
+	notice.Stop()
+	if err != nil {
+		end()
+		return nil, nil, nil, err
+	}
+	shut := end
+	end = func() {
+		l.Release(context.Background())
+		shut()
+	}
+	rec, err = l.Serve(own, guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())})
+	if err != nil {
+		end()
+		return nil, nil, nil, err
+	}
+	return rec, func() string {
+		<-l.Ended()
+		if errors.Is(l.Why(), gateway.ErrReleased) {
+			return ""
+		}
+		return fmt.Sprintf("the lease has ended: %v", l.Why())
+	}, end, nil
+}
+
+// serveHosts makes a service known to the gateways of other machines until the context ends.
+func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.Service, url, boot string) error {
+	n, err := connect(c, h)
+	if err != nil {
+		return err
+	}
+	host := &offer.Host{Bus: n, Pools: v, Name: h.Name, Region: h.Region, URL: url, Boot: boot, Version: semantic(cli.Release()),
+		Log: c.Log}
+	changed := func(up bool) {
+		if !up {
+			host.Lost()
+		}
+	}
+	n.changed.Store(&changed)
+	go func() {
+		defer n.Close()
+		if err := host.Run(ctx, v.RoomChanged()); err != nil {
+			c.Log.Error("this host is not offered to others: " + err.Error())
+		}
+	}()
+	return nil
+}
+
+// semantic returns a version as micro services of NATS have it.
+func semantic(version string) string {
+	if regexp.MustCompile(`^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$`).MatchString(version) {
+		return version
+	}
+	return "0.0.0"
+}
+
+// newBoot returns the ID of a process.
+func newBoot() string { return rand.Text()[:12] }
+
+// hostRow is what Hosts prints of a host.
+type hostRow struct {
+	Name    string         `json:"name"`
+	Region  string         `json:"region"`
+	Address string         `json:"address"`
+	Version string         `json:"version"`
+	State   string         `json:"state"` // up or draining
+	Total   int            `json:"total"`
+	Free    int            `json:"free"`
+	Waiting int            `json:"waiting"`
+	Pools   []bus.PoolLoad `json:"pools"`
+}
+
+// HostRecords are the records that Hosts prints.
+var HostRecords = &cli.Records{Columns: []cli.Column{
+	{Head: "HOST", Field: "host.name"}, {Head: "REGION", Field: "host.region", Spare: 2},
+	{Head: "STATE", Field: "host.state"}, {Head: "TOTAL", Field: "host.total"}, {Head: "FREE", Field: "host.free"},
+	{Head: "WAITING", Field: "host.waiting"}, {Head: "ADDRESS", Field: "host.address", Spare: 3},
+	{Head: "VERSION", Field: "host.version", Spare: 4}},
+	Members: map[string]any{"host": hostRow{}}}
+
+// Hosts prints the hosts that can be found.
+func Hosts(c *cli.Context) error {
+	cfg, err := load(c)
+	if err != nil {
+		return err
+	}
+	h, err := hostsOf(c, cfg)
+	if err != nil {
+		return err
+	}
+	if len(h.NATS) == 0 {
+		return c.UsageError("no server of NATS is named: give --nats, or set NATS in bpool.toml")
+	}
+	n, err := connect(c, h)
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	if err := n.Await(context.Background(), connectWait); err != nil {
+		return err
+	}
+	all, err := n.Hosts(context.Background(), time.Second, 300*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		row := hostRow{Name: l.Host, Region: l.Region, Address: l.URL, Version: l.Version, State: "up", Pools: l.Pools}
+		if l.Draining {
+			row.State = "draining"
+		}
+		for _, p := range l.Pools {
+			row.Total, row.Free, row.Waiting = row.Total+p.Total, row.Free+p.Free, row.Waiting+p.Waiting
+		}
+		if err := c.Out.Write(record.Of("host", row)); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 {
+		c.Log.Info("no host answers")
+	}
+	return c.Out.Close()
+}
+
+// connectWait is how long a command waits for a server of NATS.
+const connectWait = 5 * time.Second
