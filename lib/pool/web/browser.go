@@ -1,13 +1,10 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"strings"
@@ -18,6 +15,7 @@ import (
 	"btools/lib/front"
 	"btools/lib/guard"
 	"btools/lib/pool"
+	"btools/lib/pool/relay"
 	"btools/lib/record"
 )
 
@@ -31,9 +29,6 @@ func (s *Server) base(r *http.Request) string {
 	}
 	return "http://" + r.Host
 }
-
-// socket returns the address of a WebSocket for one of HTTP.
-func socket(address string) string { return "ws" + strings.TrimPrefix(address, "http") }
 
 // readdress gives the record of a lease the addresses that it has for a client, and takes out what is of this machine.
 func (s *Server) readdress(r *http.Request, rec *record.Record) {
@@ -54,7 +49,7 @@ func (s *Server) readdress(r *http.Request, rec *record.Record) {
 	}
 	i.HTTPURL = s.base(r) + at.Path
 	_, path, _ := strings.Cut(i.WSURL, at.Local+at.Prefix)
-	i.WSURL = socket(i.HTTPURL) + path
+	i.WSURL = relay.Socket(i.HTTPURL) + path
 	i.Host, i.Port, i.PID, i.SupervisorPID, i.UserDataDir = "", 0, 0, 0, ""
 	rec.MustSet("instance", i)
 }
@@ -83,48 +78,8 @@ func (s *Server) relay(w *front.Response, r *http.Request, at pool.Remote, path 
 		s.relaying.Add(1)
 		defer s.relaying.Add(-1)
 	}
-	conn := http.NewResponseController(w)
-	conn.SetReadDeadline(time.Time{})
-	conn.SetWriteDeadline(time.Time{}) // of a download
-	var failed error
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL = &url.URL{Scheme: "http", Host: at.Local, Path: at.Prefix + path, RawQuery: p.In.URL.RawQuery}
-			p.Out.Host = at.Local
-			for _, h := range []string{"Origin", "Referer", "Authorization", "Accept-Encoding"} {
-				p.Out.Header.Del(h)
-			}
-		},
-		ModifyResponse: func(resp *http.Response) error {
-			if strings.HasPrefix(path, "/json") && resp.StatusCode == http.StatusOK {
-				return readdressBody(resp, at.Local+at.Prefix, s.base(r)+at.Path)
-			}
-			return nil
-		},
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
-	}
-	proxy.ServeHTTP(w, r)
-	return failed
-}
-
-// readdressBody replaces a host:port and path in an answer of DevTools by an address.
-func readdressBody(resp *http.Response, local, address string) error {
-	b, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil {
-		return err
-	}
-	at := socket(address)
-	b = bytes.ReplaceAll(b, []byte("ws://"+local), []byte(at))
-	_, bare, _ := strings.Cut(at, "://")
-	scheme := at[:strings.Index(at, ":")] // front ends have it as the name of a parameter
-	b = bytes.ReplaceAll(b, []byte("ws="+local), []byte(scheme+"="+bare))
-	_, below, _ := strings.Cut(bare, "/")
-	const frontEnd = `"devtoolsFrontendUrl": "/` // Chrome's own, without a host
-	b = bytes.ReplaceAll(b, []byte(frontEnd), []byte(frontEnd+below+"/"))
-	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
-	resp.Header.Set("Content-Length", strconv.Itoa(len(b)))
-	return nil
+	to := relay.Endpoint{URL: &url.URL{Scheme: "http", Host: at.Local, Path: at.Prefix}, Public: s.base(r) + at.Path}
+	return to.Serve(w, r, path)
 }
 
 // connect answers /connect: the WebSocket is a lease, which ends with it.
