@@ -70,6 +70,9 @@ var modules = map[string][]string{
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common",
 		"github.com/prometheus/procfs", "github.com/beorn7/perks", "github.com/cespare/xxhash/v2",
 		"github.com/munnerz/goautoneg", "google.golang.org/protobuf",
+		// Other hosts.
+		"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid", "golang.org/x/crypto",
+		"github.com/klauspost/compress",
 	},
 	"bmcp": {
 		"golang.org/x/net",

@@ -182,8 +182,8 @@ func TestLeaseByNATS(t *testing.T) {
 	client, all := hosts(w, s, 3)
 	cmdtest.Until(t, "three hosts are found", func() bool { return free(client) == 3 })
 	r := client.Run("bpool", "lease", "--", "sh", "-c", "curl -sS {cdp_endpoint}/json/version; echo {ws_endpoint}")
-	if !strings.Contains(r.Out, `"webSocketDebuggerUrl": "ws://127.0.0.1:`) ||
-		!strings.Contains(r.Out, "\nws://127.0.0.1:") || r.Err != "" || r.Code != 0 {
+	if !strings.Contains(r.Out, `"webSocketDebuggerUrl":"ws://127.0.0.1:`) || !strings.Contains(r.Out, "}ws://127.0.0.1:") ||
+		r.Code != 0 || strings.TrimSpace(r.Err) != "" {
 		t.Errorf("a command: %+v", r)
 	}
 	var held []*command

@@ -63,8 +63,8 @@ type network struct {
 	changed atomic.Pointer[func(up bool)]
 }
 
-// connect connects to the servers of NATS, of which none need answer yet.
-func connect(c *cli.Context, h settings.Hosts) (*network, error) {
+// connectNATS connects to the servers of NATS, of which none need answer yet.
+func connectNATS(c *cli.Context, h settings.Hosts) (*network, error) {
 	n := &network{hosts: h}
 	var err error
 	n.NATS, err = bus.Connect(bus.Keys{Servers: h.NATS, Name: h.Name, Credentials: h.Credentials, Seed: h.Seed, User: h.User,
@@ -152,7 +152,7 @@ func leaseElsewhere(ctx context.Context, c *cli.Context, r gateway.Request) (rec
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	n, err := connect(c, h)
+	n, err := connectNATS(c, h)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -198,7 +198,7 @@ func leaseElsewhere(ctx context.Context, c *cli.Context, r gateway.Request) (rec
 
 // serveHosts makes a service known to the gateways of other machines until the context ends.
 func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.Service, url, boot string) error {
-	n, err := connect(c, h)
+	n, err := connectNATS(c, h)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func Hosts(c *cli.Context) error {
 	if len(h.NATS) == 0 {
 		return c.UsageError("no server of NATS is named: give --nats, or set NATS in bpool.toml")
 	}
-	n, err := connect(c, h)
+	n, err := connectNATS(c, h)
 	if err != nil {
 		return err
 	}
