@@ -22,17 +22,20 @@ type natsServer struct {
 	t    *testing.T
 	addr string
 	args []string
+	env  []string
 	cmd  *exec.Cmd
 }
 
 // startNATS starts a server, which ends with the test.
-func startNATS(t *testing.T, args ...string) *natsServer {
+func startNATS(t *testing.T, args ...string) *natsServer { return startNATSWith(t, nil, args...) }
+
+func startNATSWith(t *testing.T, env []string, args ...string) *natsServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &natsServer{t: t, addr: l.Addr().String(), args: args}
+	s := &natsServer{t: t, addr: l.Addr().String(), args: args, env: env}
 	l.Close()
 	s.start()
 	t.Cleanup(func() { s.kill() })
@@ -47,6 +50,7 @@ func (s *natsServer) start() {
 		program = "nats-server"
 	}
 	s.cmd = exec.Command(program, append([]string{"-a", host, "-p", port}, s.args...)...)
+	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatalf("%v: make deps installs it", err)
@@ -216,4 +220,126 @@ func TestLeaseByNATS(t *testing.T) {
 	for _, h := range held[1:] {
 		h.ends(69, "has not answered for 8s")
 	}
+}
+
+// A host that encrypts its port leases a whole Chromium to a client that knows its certificate, and to no other one.
+func TestLeaseByNATSAndTLS(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	s := startNATS(t)
+	cert, key := w.Dir+"/cert", w.Dir+"/key"
+	writeCertificate(t, cert, key)
+	tokens := w.Dir + "/tokens"
+	cmdtest.WriteFile(t, tokens, "ci "+ciToken+" trust\n")
+	w.With("BTOOLS_STATE="+w.Dir+"/host.json").WebPool([]string{"--token-file", tokens, "--tls-cert", cert, "--tls-key", key,
+		"--nats", s.url(), "--socket", w.Dir + "/host"}, "BROWSER=chrome-headless-shell", "_A_INSTANCES=1")
+	client := w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken, "PW_MCP_PROXY_HOSTS_CA="+cert)
+	r := client.Run("bpool", "lease", "A", "--", "node", cmdtest.Clients(t)+"/nats.mjs", "{ws_endpoint}")
+	if r.Code != 0 || r.Out != "it works\n" {
+		t.Errorf("Playwright: %+v", r)
+	}
+	w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken).Run("bpool", "lease", "--timeout", "2s", "A",
+		"--", "true").Exits(t, 75, "certificate")
+	client.With("PW_MCP_PROXY_HOSTS_TOKEN=wrong-wrong-wrong-wrong").Run("bpool", "lease", "--timeout", "2s", "A", "--", "true").
+		Exits(t, 75, "no valid token")
+}
+
+// Requests of several clients are served by their age, wherever they wait; nobody waits while a host has room.
+func TestQueueByNATS(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	client, _ := hosts(w, startNATS(t), 3)
+	cmdtest.Until(t, "three hosts are found", func() bool { return free(client) == 3 })
+	var held []*command
+	for range 3 {
+		held = append(held, hold(client))
+	}
+	waiting := func() (n int) {
+		for _, h := range listHosts(client) {
+			n += h.Host.Waiting
+		}
+		return n
+	}
+	var order []*command
+	for k := range 4 {
+		order = append(order, begin(client, "lease", "--wait"))
+		cmdtest.Until(t, "each stands in three queues", func() bool { return waiting() == 3*(k+1) })
+	}
+	got := func() (n int) {
+		for _, c := range order {
+			if c.at() == "" {
+				break
+			}
+			n++
+		}
+		for _, c := range order[n:] {
+			if c.at() != "" {
+				t.Error("a request has overtaken an older one")
+			}
+		}
+		return n
+	}
+	for k, h := range held {
+		h.cmd.Process.Signal(syscall.SIGTERM)
+		h.ends(0, "")
+		cmdtest.Until(t, "the oldest has the lease", func() bool { return got() == k+1 })
+	}
+	order[3].cmd.Process.Signal(syscall.SIGKILL)
+	cmdtest.Until(t, "no place is left of a request whose client was killed", func() bool {
+		return waiting() == 0 || free(client) > 0
+	})
+}
+
+// A service is a host only with a name of its own, HTTP and tokens.
+func TestBadNATS(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	s := startNATS(t)
+	_, all := hosts(w, s, 1)
+	tokens := w.Dir + "/tokens"
+	serve := func(env []string, args ...string) cmdtest.Result {
+		return w.With(append(env, "PW_MCP_PROXY_LAUNCH=false")...).Run("bpool", append([]string{"serve", "--socket", w.Dir + "/s"},
+			args...)...)
+	}
+	web := []string{"--http", "0", "--token-file", tokens, "--nats"}
+	serve([]string{"PW_MCP_PROXY_NATS_NAME=host0"}, append(web, s.url())...).Exits(t, 78, "another host is called host0")
+	serve(nil, "--nats", s.url()).Exits(t, 64, "--token-file")
+	for text, url := range map[string]string{"must be URLs": "nats", "tls://": "nats://8.8.8.8:4222", "password": "tls://u:p@n1",
+		"not \"\"": "tls://a,,tls://b"} {
+		serve(nil, append(web, url)...).Exits(t, 64, text)
+	}
+	serve([]string{"PW_MCP_PROXY_NATS_NKEY=" + w.Dir + "/none"}, append(web, s.url())...).Exits(t, 78, "none")
+	none := w.With("BTOOLS_POOL_NATS=nats://127.0.0.1:1", "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken)
+	none.Run("bpool", "lease", "--timeout", "300ms", "--", "true").Exits(t, 75, "no NATS server has answered")
+	none.Run("bpool", "lease").Exits(t, 64, "--wait")
+	none.Run("bpool", "lease", "--socket", all[0].Socket, "--", "true").Exits(t, 64, "exclude")
+	none.Run("bpool", "lease", "--instance", "0", "--", "true").Exits(t, 64, "exclude")
+	w.With("BTOOLS_POOL_NATS="+s.url()).Run("bpool", "lease", "--", "true").Exits(t, 78, "HOSTS_TOKEN")
+	w.Run("bpool", "hosts").Exits(t, 64, "--nats")
+}
+
+// The users of scripts/nats/users.conf can do what a host and a gateway do. Others are told what they may not.
+func TestNATSPermissions(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	s := startNATSWith(t, []string{"BTOOLS_VM1_PASSWORD=one", "BTOOLS_CI_PASSWORD=two"}, "-c",
+		cmdtest.Root+"/scripts/nats/users.conf")
+	tokens := w.Dir + "/tokens"
+	cmdtest.WriteFile(t, tokens, "ci "+ciToken+" trust\n")
+	cmdtest.WriteFile(t, w.Dir+"/one", "one\n")
+	cmdtest.WriteFile(t, w.Dir+"/two", "two\n")
+	w.With("BTOOLS_STATE="+w.Dir+"/host.json").WebPool([]string{"--token-file", tokens, "--nats", s.url(), "--socket",
+		w.Dir + "/host"}, "NATS_USER=vm1", "NATS_PASSWORD_FILE="+w.Dir+"/one", "_A_INSTANCES=1")
+	ci := w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken, "PW_MCP_PROXY_NATS_USER=ci",
+		"PW_MCP_PROXY_NATS_PASSWORD_FILE="+w.Dir+"/two")
+	cmdtest.Until(t, "the host is found", func() bool { return free(ci) == 1 })
+	held := hold(ci, "A")
+	waits := begin(ci, "lease", "A", "--", "true")
+	cmdtest.Until(t, "a request waits", func() bool { return listHosts(ci)[0].Host.Waiting == 1 })
+	held.cmd.Process.Signal(syscall.SIGTERM)
+	held.ends(0, "")
+	waits.ends(0, "")
+	ci.With("PW_MCP_PROXY_NATS_PASSWORD_FILE="+w.Dir+"/one").Run("bpool", "hosts").Exits(t, 75, "Authorization")
+	ci.With("PW_MCP_PROXY_NATS_NAME=other").Run("bpool", "lease", "--timeout", "1s", "A", "--", "true").Exits(t, 75,
+		"NATS refuses the user other")
 }

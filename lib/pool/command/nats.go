@@ -196,11 +196,45 @@ func leaseElsewhere(ctx context.Context, c *cli.Context, r gateway.Request) (rec
 	}, end, nil
 }
 
+// beHost makes the service known to other machines, if it is to be found by NATS, until it has a successor.
+func (h *handler) beHost(ctx context.Context, c *cli.Context, cfg *config.Config, url string, succeeds bool) error {
+	hosts, err := hostsOf(c, cfg)
+	if err != nil || len(hosts.NATS) == 0 {
+		return err
+	}
+	if h.leases == nil {
+		return c.UsageError("a service that is found by NATS needs --http and --token-file, by which others lease")
+	}
+	if h.public != nil {
+		url = h.public.String()
+	}
+	ctx, stop := context.WithCancel(ctx)
+	if err := serveHosts(ctx, c, hosts, h.service, url, h.leases.Boot, succeeds); err != nil {
+		stop()
+		return err
+	}
+	go func() {
+		defer stop()
+		select {
+		case <-h.left:
+		case <-ctx.Done():
+		}
+	}()
+	return nil
+}
+
 // serveHosts makes a service known to the gateways of other machines until the context ends.
-func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.Service, url, boot string) error {
+// Unless it succeeds another process of the same service, there must be no other host of its name.
+func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.Service, url, boot string, succeeds bool) error {
 	n, err := connectNATS(c, h)
 	if err != nil {
 		return err
+	}
+	if !succeeds {
+		if err := n.checkName(ctx); err != nil {
+			n.Close()
+			return err
+		}
 	}
 	host := &offer.Host{Bus: n, Pools: v, Name: h.Name, Region: h.Region, URL: url, Boot: boot, Version: semantic(cli.Release()),
 		Log: c.Log}
@@ -216,6 +250,27 @@ func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.S
 			c.Log.Error("this host is not offered to others: " + err.Error())
 		}
 	}()
+	return nil
+}
+
+// nameWait is how long a host looks for another one of its name, if a server answers.
+const nameWait = 2 * time.Second
+
+// checkName returns an error if another host has the name.
+func (n *network) checkName(ctx context.Context) error {
+	if n.Await(ctx, nameWait) != nil {
+		return nil // no server answers yet
+	}
+	all, err := n.Hosts(ctx, nameWait, 100*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.Host == n.hosts.Name && other.Region == n.hosts.Region {
+			return &exit.Error{Code: exit.Config, Err: fmt.Errorf("another host is called %s: that at %s", other.Host, other.URL),
+				Hint: "NATS_NAME gives each host a name of its own"}
+		}
+	}
 	return nil
 }
 

@@ -182,16 +182,8 @@ func Serve(c *cli.Context) (err error) {
 		h.countFormer(serving)
 		go serveHTTP(serving, httpListener, h, web)
 	}
-	hosts, err2 := hostsOf(c, cfg)
 	if err == nil {
-		err = err2
-	}
-	if err == nil && len(hosts.NATS) > 0 && web.Guard.Tokens != nil {
-		address := httpURL
-		if public != nil {
-			address = public.String()
-		}
-		err = serveHosts(serving, c, hosts, v, address, h.leases.Boot)
+		err = h.beHost(serving, c, cfg, httpURL, before != nil)
 	}
 	reg.Serve(h.serve())
 	if err == nil && before == nil {

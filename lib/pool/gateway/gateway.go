@@ -18,6 +18,7 @@ import (
 	"btools/lib/control"
 	"btools/lib/pool/bus"
 	"btools/lib/pool/remote"
+	"btools/lib/spell"
 )
 
 // Gateway leases browsers. Create it with New.
@@ -343,7 +344,10 @@ func (g *Gateway) Waiting(pool string) string {
 	for r := range g.waits {
 		if r.Pool == pool {
 			queues, before := g.table.Before(r)
-			return fmt.Sprintf("it waits at %d hosts, with at least %d before it", queues, before)
+			if queues == 0 {
+				return "no host has answered that it has the pool"
+			}
+			return fmt.Sprintf("it stands in the queues of %s, with %d or more before it", spell.Count(queues, "host"), before)
 		}
 	}
 	return ""

@@ -68,16 +68,12 @@ const (
 func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 	h.ctx, h.free, h.rooms, h.gateways = ctx, map[string]func(){}, map[string]pool.Room{}, gateways{}
 	defer h.running.Wait()
-	var pools []string
-	for _, r := range h.Pools.Rooms() {
-		pools = append(pools, r.Pool)
-	}
-	stop, err := h.Bus.Announce(bus.Service{Host: h.Name, Region: h.Region, Version: h.Version, URL: h.URL, Boot: h.Boot,
-		Pools: pools, Load: h.loadOf, Want: h.want})
+	known := h.names()
+	stop, err := h.announce(known)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer func() { stop() }()
 	own, err := h.Bus.Subscribe(bus.HostSubjects(h.Region, h.Name), "", h.asked)
 	if err != nil {
 		return err
@@ -88,6 +84,14 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 	var told time.Time
 	for {
 		h.look()
+		if names := h.names(); !slices.Equal(names, known) { // the configuration has changed
+			stop()
+			if stop, err = h.announce(names); err != nil {
+				stop = func() {}
+				return err
+			}
+			known = names
+		}
 		if time.Since(told) >= loadLeast {
 			told = time.Now()
 			h.Bus.Publish(bus.LoadSubject(h.Region, h.Name), h.load(false))
@@ -106,6 +110,19 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 			h.mu.Unlock()
 		}
 	}
+}
+
+// names returns the names of the pools.
+func (h *Host) names() (names []string) {
+	for _, r := range h.Pools.Rooms() {
+		names = append(names, r.Pool)
+	}
+	return names
+}
+
+func (h *Host) announce(pools []string) (stop func(), err error) {
+	return h.Bus.Announce(bus.Service{Host: h.Name, Region: h.Region, Version: h.Version, URL: h.URL, Boot: h.Boot,
+		Pools: pools, Load: h.loadOf, Want: h.want})
 }
 
 // look compares the rooms with those of before: a pool with room is in the group of those, and each slot that has

@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -330,13 +331,21 @@ func (w *world) run(d time.Duration) (n int) {
 	}
 }
 
-// A million events with faults of the network, of hosts and of the connection: no request takes two offers at once or
+// steps returns the number of events: a million with LONG=1, otherwise 200,000.
+func steps() int {
+	if os.Getenv("LONG") != "" {
+		return 1_000_000
+	}
+	return 200_000
+}
+
+// Events with faults of the network, of hosts and of the connection: no request takes two offers at once or
 // stands twice in a queue, and when the faults are over, all requests are served in the order of their age, none of
 // them more than a second after a slot was free.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	events := 0
-	for seed := uint64(0); events < 1e6; seed++ {
+	for seed := uint64(0); events < steps(); seed++ {
 		events += testModel(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
