@@ -30,7 +30,7 @@ type Gateway struct {
 	table   *remote.Table
 	waits   map[*remote.Request]*waiting
 	hosts   map[string]*host // where it has leases, by URL
-	open    map[place]func() // ends the subscription to the slots of a pool that nobody was asked about
+	open    map[place]func() // ends a subscription to the open slots of a pool or, with "", to the loads of a region
 	changed chan struct{}
 	running sync.WaitGroup
 	ctx     context.Context
@@ -141,13 +141,13 @@ func (g *Gateway) run() {
 	}
 }
 
-// listenLocked listens to the hosts' open slots of the pools for which a request waits.
+// listenLocked listens to the open slots of the pools for which a request waits, and to the loads of hosts meanwhile.
 func (g *Gateway) listenLocked() {
 	want := map[place]bool{}
 	for r := range g.waits {
 		for _, region := range g.options.Regions {
 			if at := (place{region, r.Pool}); !want[at] && g.table.Waits(r.Pool, region) {
-				want[at] = true
+				want[at], want[place{region, ""}] = true, true
 			}
 		}
 	}
@@ -158,13 +158,35 @@ func (g *Gateway) listenLocked() {
 		}
 	}
 	for at := range want {
-		if g.open[at] == nil {
-			stop, err := g.options.Bus.Subscribe(bus.OpenSubject(at.region, at.pool, bus.All), bus.WaitingGroup, g.offered)
-			if err == nil {
-				g.open[at] = stop
-			}
+		if g.open[at] != nil {
+			continue
+		}
+		subject, group, serve := bus.OpenSubject(at.region, at.pool, bus.All), bus.WaitingGroup, g.offered
+		if at.pool == "" {
+			subject, group, serve = bus.LoadSubject(at.region, bus.All), "", g.loaded
+		}
+		if stop, err := g.options.Bus.Subscribe(subject, group, serve); err == nil {
+			g.open[at] = stop
 		}
 	}
+}
+
+// loaded notes the load of a host.
+func (g *Gateway) loaded(m *bus.Message) {
+	var l bus.Load
+	if m.Read(&l) != nil || l.Host == "" {
+		return
+	}
+	var pools []string
+	for _, p := range l.Pools {
+		pools = append(pools, p.Name)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.table.Load(l.Host, l.Region, pools); l.Gone || l.Draining {
+		g.table.Gone(time.Now(), l.Host)
+	}
+	g.wakeLocked()
 }
 
 // send sends messages, each with a goroutine that waits for its answer.
