@@ -186,8 +186,8 @@ func TestLeaseByNATS(t *testing.T) {
 	client, all := hosts(w, s, 3)
 	cmdtest.Until(t, "three hosts are found", func() bool { return free(client) == 3 })
 	r := client.Run("bpool", "lease", "--", "sh", "-c", "curl -sS {cdp_endpoint}/json/version; echo {ws_endpoint}")
-	if !strings.Contains(r.Out, `"webSocketDebuggerUrl":"ws://127.0.0.1:`) || !strings.Contains(r.Out, "}ws://127.0.0.1:") ||
-		r.Code != 0 || strings.TrimSpace(r.Err) != "" {
+	if !strings.Contains(r.Out, `"webSocketDebuggerUrl":"ws://127.0.0.1:`) ||
+		!strings.Contains(r.Out, "}ws://127.0.0.1:") || r.Code != 0 || strings.TrimSpace(r.Err) != "" {
 		t.Errorf("a command: %+v", r)
 	}
 	var held []*command
@@ -231,16 +231,17 @@ func TestLeaseByNATSAndTLS(t *testing.T) {
 	writeCertificate(t, cert, key)
 	tokens := w.Dir + "/tokens"
 	cmdtest.WriteFile(t, tokens, "ci "+ciToken+" trust\n")
-	w.With("BTOOLS_STATE="+w.Dir+"/host.json").WebPool([]string{"--token-file", tokens, "--tls-cert", cert, "--tls-key", key,
-		"--nats", s.url(), "--socket", w.Dir + "/host"}, "BROWSER=chrome-headless-shell", "_A_INSTANCES=1")
+	w.With("BTOOLS_STATE="+w.Dir+"/host.json").WebPool([]string{"--token-file", tokens, "--tls-cert", cert, "--tls-key",
+		key, "--nats", s.url(), "--socket", w.Dir + "/host"}, "BROWSER=chrome-headless-shell", "_A_INSTANCES=1")
 	client := w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken, "PW_MCP_PROXY_HOSTS_CA="+cert)
 	r := client.Run("bpool", "lease", "A", "--", "node", cmdtest.Clients(t)+"/nats.mjs", "{ws_endpoint}")
 	if r.Code != 0 || r.Out != "it works\n" {
 		t.Errorf("Playwright: %+v", r)
 	}
-	w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken).Run("bpool", "lease", "--timeout", "2s", "A",
-		"--", "true").Exits(t, 75, "certificate")
-	client.With("PW_MCP_PROXY_HOSTS_TOKEN=wrong-wrong-wrong-wrong").Run("bpool", "lease", "--timeout", "2s", "A", "--", "true").
+	briefly := []string{"lease", "--timeout", "2s", "A", "--", "true"}
+	w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken).Run("bpool", briefly...).
+		Exits(t, 75, "certificate")
+	client.With("PW_MCP_PROXY_HOSTS_TOKEN=wrong-wrong-wrong-wrong").Run("bpool", briefly...).
 		Exits(t, 75, "no valid token")
 }
 
@@ -298,14 +299,15 @@ func TestBadNATS(t *testing.T) {
 	_, all := hosts(w, s, 1)
 	tokens := w.Dir + "/tokens"
 	serve := func(env []string, args ...string) cmdtest.Result {
-		return w.With(append(env, "PW_MCP_PROXY_LAUNCH=false")...).Run("bpool", append([]string{"serve", "--socket", w.Dir + "/s"},
-			args...)...)
+		return w.With(append(env, "PW_MCP_PROXY_LAUNCH=false")...).Run("bpool",
+			append([]string{"serve", "--socket", w.Dir + "/s"}, args...)...)
 	}
 	web := []string{"--http", "0", "--token-file", tokens, "--nats"}
-	serve([]string{"PW_MCP_PROXY_NATS_NAME=host0"}, append(web, s.url())...).Exits(t, 78, "another host is called host0")
+	serve([]string{"PW_MCP_PROXY_NATS_NAME=host0"}, append(web, s.url())...).
+		Exits(t, 78, "another host is called host0")
 	serve(nil, "--nats", s.url()).Exits(t, 64, "--token-file")
-	for text, url := range map[string]string{"must be URLs": "nats", "tls://": "nats://8.8.8.8:4222", "password": "tls://u:p@n1",
-		"not \"\"": "tls://a,,tls://b"} {
+	for text, url := range map[string]string{"must be URLs": "nats", "tls://": "nats://8.8.8.8:4222",
+		"password": "tls://u:p@n1", "not \"\"": "tls://a,,tls://b"} {
 		serve(nil, append(web, url)...).Exits(t, 64, text)
 	}
 	serve([]string{"PW_MCP_PROXY_NATS_NKEY=" + w.Dir + "/none"}, append(web, s.url())...).Exits(t, 78, "none")

@@ -183,7 +183,8 @@ func (v *Service) Want(pool string, began, until time.Time, serve func(offer str
 
 // HoldOn extends leases of a token by their time to live. It returns the leases of the token that have ended, those
 // that this process does not have, and what waits until another one of them ends and returns it, or the context ends.
-func (v *Service) HoldOn(t *tokens.Token, ids []string) (gone, elsewhere []string, ended func(context.Context) []string) {
+func (v *Service) HoldOn(t *tokens.Token, ids []string) (gone, elsewhere []string,
+	ended func(context.Context) []string) {
 	held := map[string]*lease{}
 	v.mu.Lock()
 	for _, id := range ids {

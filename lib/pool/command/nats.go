@@ -27,8 +27,7 @@ import (
 	"btools/lib/settings"
 )
 
-// hostsOf returns how a command finds other hosts: as --nats says, and for the rest as the configuration does. It has no
-// servers if neither names one.
+// hostsOf returns how a command finds other hosts: by the servers of --nats, and otherwise as the configuration says.
 func hostsOf(c *cli.Context, cfg *config.Config) (h settings.Hosts, err error) {
 	if cfg != nil && len(cfg.Pools) > 0 {
 		h = cfg.Pools[0].Hosts
@@ -67,8 +66,9 @@ type network struct {
 func connectNATS(c *cli.Context, h settings.Hosts) (*network, error) {
 	n := &network{hosts: h}
 	var err error
-	n.NATS, err = bus.Connect(bus.Keys{Servers: h.NATS, Name: h.Name, Credentials: h.Credentials, Seed: h.Seed, User: h.User,
-		PasswordFile: h.PasswordFile, CA: h.CA, Cert: h.Cert, Key: h.Key}, c.Log, func(up bool) {
+	keys := bus.Keys{Servers: h.NATS, Name: h.Name, Credentials: h.Credentials, Seed: h.Seed, User: h.User,
+		PasswordFile: h.PasswordFile, CA: h.CA, Cert: h.Cert, Key: h.Key}
+	n.NATS, err = bus.Connect(keys, c.Log, func(up bool) {
 		if f := n.changed.Load(); f != nil {
 			(*f)(up)
 		}
@@ -129,8 +129,8 @@ func newGateway(ctx context.Context, c *cli.Context, n *network) (*gateway.Gatew
 	if len(regions) == 0 {
 		regions = []string{h.Region}
 	}
-	g, err := gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: h.Name, Regions: regions, FarAfter: h.FarAfter,
-		Token: tokenOf(h), HTTP: to, Plain: h.Plain, Log: c.Log})
+	g, err := gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: h.Name, Regions: regions,
+		FarAfter: h.FarAfter, Token: tokenOf(h), HTTP: to, Plain: h.Plain, Log: c.Log})
 	if err == nil {
 		changed := g.Changed
 		n.changed.Store(&changed)
@@ -225,7 +225,8 @@ func (h *handler) beHost(ctx context.Context, c *cli.Context, cfg *config.Config
 
 // serveHosts makes a service known to the gateways of other machines until the context ends.
 // Unless it succeeds another process of the same service, there must be no other host of its name.
-func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.Service, url, boot string, succeeds bool) error {
+func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.Service, url, boot string,
+	succeeds bool) error {
 	n, err := connectNATS(c, h)
 	if err != nil {
 		return err
@@ -236,8 +237,8 @@ func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.S
 			return err
 		}
 	}
-	host := &offer.Host{Bus: n, Pools: v, Name: h.Name, Region: h.Region, URL: url, Boot: boot, Version: semantic(cli.Release()),
-		Log: c.Log}
+	host := &offer.Host{Bus: n, Pools: v, Name: h.Name, Region: h.Region, URL: url, Boot: boot,
+		Version: semantic(cli.Release()), Log: c.Log}
 	changed := func(up bool) {
 		if !up {
 			host.Lost()
@@ -267,7 +268,8 @@ func (n *network) checkName(ctx context.Context) error {
 	}
 	for _, other := range all {
 		if other.Host == n.hosts.Name && other.Region == n.hosts.Region {
-			return &exit.Error{Code: exit.Config, Err: fmt.Errorf("another host is called %s: that at %s", other.Host, other.URL),
+			return &exit.Error{Code: exit.Config,
+				Err:  fmt.Errorf("another host is called %s: that at %s", other.Host, other.URL),
 				Hint: "NATS_NAME gives each host a name of its own"}
 		}
 	}

@@ -194,7 +194,8 @@ func (g *Gateway) send(steps []remote.Step) {
 	for _, s := range steps {
 		switch s.Do {
 		case remote.Cancel:
-			g.options.Bus.Publish(bus.HostSubject(s.Region, s.Host, "cancel", g.user(), g.id), bus.Cancel{Wants: []string{s.Want}})
+			g.options.Bus.Publish(bus.HostSubject(s.Region, s.Host, "cancel", g.user(), g.id),
+				bus.Cancel{Wants: []string{s.Want}})
 		case remote.Ask:
 			g.running.Go(func() { g.ask(s) })
 		case remote.Want:
@@ -344,7 +345,8 @@ func (g *Gateway) Lease(ctx context.Context, r Request) (*Lease, error) {
 // timeoutError returns the error of a request that has waited long enough.
 func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 	if since, last := g.options.Down(); !since.IsZero() {
-		text := fmt.Sprintf("cannot lease from another host: no NATS server has answered for %v", time.Since(since).Round(time.Second))
+		text := fmt.Sprintf("cannot lease from another host: no NATS server has answered for %v",
+			time.Since(since).Round(time.Second))
 		if last != nil {
 			text += ": " + last.Error()
 		}
@@ -352,7 +354,8 @@ func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	text := fmt.Sprintf("cannot lease an instance of pool %s: none of the hosts has had one within %v", r.Pool, w.request.Timeout)
+	text := fmt.Sprintf("cannot lease an instance of pool %s: none of the hosts has had one within %v", r.Pool,
+		w.request.Timeout)
 	if w.refused != nil {
 		text += ": " + w.refused.Error()
 	}
@@ -369,7 +372,8 @@ func (g *Gateway) Waiting(pool string) string {
 			if queues == 0 {
 				return "no host has answered that it has the pool"
 			}
-			return fmt.Sprintf("it stands in the queues of %s, with %d or more before it", spell.Count(queues, "host"), before)
+			return fmt.Sprintf("it stands in the queues of %s, with %d or more before it", spell.Count(queues, "host"),
+				before)
 		}
 	}
 	return ""

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -210,8 +209,7 @@ func (h *host) hold() {
 		}
 		h.mu.Unlock()
 		sent := time.Now()
-		ctx, cancel := context.WithDeadline(context.Background(), slices.MinFunc([]time.Time{again, sent.Add(2 * remote.HoldTime)},
-			time.Time.Compare))
+		ctx, cancel := context.WithTimeout(context.Background(), min(time.Until(again), 2*remote.HoldTime))
 		var answer Held
 		_, err := h.gateway.call(ctx, h.url+"/hold", Holding{leases, remote.HoldTime.String()},
 			func(b []byte) error { return json.Unmarshal(b, &answer) })

@@ -238,7 +238,8 @@ func (h *Host) want(pool string, m *bus.Message) {
 	}
 	age := min(time.Duration(w.Age)*time.Millisecond, maxAge)
 	now := time.Now()
-	before, err := h.queue(key(m.Tokens()), pool, w.Want, now.Add(-age), now.Add(time.Duration(w.Timeout)*time.Millisecond))
+	until := now.Add(time.Duration(w.Timeout) * time.Millisecond)
+	before, err := h.queue(key(m.Tokens()), pool, w.Want, now.Add(-age), until)
 	if err == nil {
 		m.Answer(bus.Placed{Host: h.Name, Before: before})
 	}

@@ -58,5 +58,6 @@ func (s *Server) holdOn(w *front.Response, r *http.Request, t *tokens.Token) err
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeBound))
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	return json.NewEncoder(w).Encode(Held{Boot: s.Boot, Draining: s.Pools.IsDrained(), Gone: append([]string{}, gone...)})
+	return json.NewEncoder(w).Encode(Held{Boot: s.Boot, Draining: s.Pools.IsDrained(),
+		Gone: append([]string{}, gone...)})
 }
