@@ -170,12 +170,14 @@ func (c *command) hasEnded() bool {
 	}
 }
 
-// at returns the address of the command's lease.
-func (c *command) at() string {
-	var l cmdtest.Leased
+// lease returns the command's lease; it is zero before there is one.
+func (c *command) lease() (l cmdtest.Leased) {
 	json.Unmarshal([]byte(c.out.String()), &l)
-	return l.Instance.HTTPURL
+	return l
 }
+
+func (c *command) at() string { return c.lease().Instance.HTTPURL }
+func (c *command) id() string { return c.lease().Lease.ID }
 
 // One command leases from any of three hosts, which only NATS finds. When all are full, it waits for the first that
 // becomes free. The death of NATS ends no lease; that of a host ends its own lease.
@@ -344,4 +346,45 @@ func TestNATSPermissions(t *testing.T) {
 	ci.With("PW_MCP_PROXY_NATS_PASSWORD_FILE="+w.Dir+"/one").Run("bpool", "hosts").Exits(t, 75, "Authorization")
 	ci.With("PW_MCP_PROXY_NATS_NAME=other").Run("bpool", "lease", "--timeout", "1s", "A", "--", "true").Exits(t, 75,
 		"NATS refuses the user other")
+}
+
+// A host that is upgraded keeps its leases, and grants new ones.
+func TestUpgradeOfAHost(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	client, all := hosts(w, startNATS(t), 1, "_A_INSTANCES=2")
+	held := hold(client, "A")
+	on := all[0].W.With("BTOOLS_POOL_SOCKET=" + all[0].Socket)
+	for range 2 {
+		on.Run("bpool", "upgrade").Exits(t, 0, "the service has the pid")
+		stopSuccessor(on)
+		if code, _ := cmdtest.Get(t, "GET", held.at()+"/json/version"); code != 200 || held.hasEnded() {
+			t.Fatalf("the lease is lost: %s", &held.errs)
+		}
+		cmdtest.Until(t, "it is a host again", func() bool { return len(listHosts(client)) == 1 })
+		client.Run("bpool", "lease", "A", "--", "true").Exits(t, 0, "")
+	}
+	held.cmd.Process.Signal(syscall.SIGTERM)
+	held.ends(0, "")
+	cmdtest.Until(t, "the lease has ended on the host", func() bool {
+		return !strings.Contains(on.Run("bpool", "status").Out, held.id())
+	})
+}
+
+// stopSuccessor has the process that serves a socket now end with the test.
+func stopSuccessor(w *cmdtest.World) {
+	w.T.Helper()
+	var s struct {
+		Pools []struct{ Process struct{ PID int } }
+	}
+	b, err := os.ReadFile(w.Dir + "/host0.json")
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	for _, p := range s.Pools {
+		w.T.Cleanup(func() { syscall.Kill(p.Process.PID, syscall.SIGTERM) })
+	}
 }
