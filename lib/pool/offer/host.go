@@ -58,10 +58,9 @@ type Host struct {
 
 // Times of offers.
 const (
-	offerTime = time.Second // until a gateway has answered an offer
-	maxAge    = time.Hour   // of a request
-	loadTime  = 5 * time.Second
-	loadLeast = time.Second // between two loads
+	offerTime = time.Second     // until a gateway has answered an offer
+	maxAge    = time.Hour       // of a request
+	loadTime  = 5 * time.Second // between two loads, unless the host is drained
 )
 
 // Run serves until the context ends. Changed receives a value after a change of the rooms.
@@ -82,8 +81,10 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 	tick := time.NewTicker(loadTime)
 	defer tick.Stop()
 	var told time.Time
+	var drained bool
 	for {
-		h.look()
+		was := drained
+		drained = h.look()
 		if names := h.names(); !slices.Equal(names, known) { // the configuration has changed
 			stop()
 			if stop, err = h.announce(names); err != nil {
@@ -92,7 +93,7 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 			}
 			known = names
 		}
-		if time.Since(told) >= loadLeast {
+		if time.Since(told) >= loadTime || drained != was {
 			told = time.Now()
 			h.Bus.Publish(bus.LoadSubject(h.Region, h.Name), h.load(false))
 		}
@@ -126,9 +127,11 @@ func (h *Host) announce(pools []string) (stop func(), err error) {
 }
 
 // look compares the rooms with those of before: a pool with room is in the group of those, and each slot that has
-// become free is offered to a gateway that waits.
-func (h *Host) look() {
+// become free is offered to a gateway that waits. It reports whether all pools are drained.
+func (h *Host) look() (drained bool) {
+	drained = true
 	for _, r := range h.Pools.Rooms() {
+		drained = drained && r.Drained
 		has := r.Free > 0 && r.Waiting == 0 && !r.Drained
 		switch stop := h.free[r.Pool]; {
 		case has && stop == nil:
@@ -145,6 +148,7 @@ func (h *Host) look() {
 			}
 		}
 	}
+	return drained
 }
 
 // enter listens to the asks for a pool.
