@@ -90,8 +90,9 @@ const None = "none"
 
 // Answer answers an offer.
 type Answer struct {
-	Yes  bool `json:"yes"`
-	Left *int `json:"left,omitempty"` // requests that the gateway has for the pool
+	Yes  bool   `json:"yes"`
+	By   string `json:"by,omitempty"`   // the gateway
+	Left *int   `json:"left,omitempty"` // requests that the gateway has for the pool
 }
 
 // Cancel gives places up.

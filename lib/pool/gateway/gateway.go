@@ -31,6 +31,7 @@ type Gateway struct {
 	waits   map[*remote.Request]*waiting
 	hosts   map[string]*host // where it has leases, by URL
 	open    map[place]func() // ends a subscription to the open slots of a pool or, with "", to the loads of a region
+	cancels []remote.Step    // to be sent
 	changed chan struct{}
 	running sync.WaitGroup
 	ctx     context.Context
@@ -119,9 +120,19 @@ func (g *Gateway) run() {
 	for {
 		g.mu.Lock()
 		steps, again := g.table.Due(time.Now())
+		steps, g.cancels = append(g.cancels, steps...), nil
 		g.listenLocked()
+		over := g.ctx.Err() != nil
+		if over {
+			for _, stop := range g.open {
+				stop()
+			}
+		}
 		g.mu.Unlock()
 		g.send(steps)
+		if over {
+			return
+		}
 		if again.IsZero() {
 			timer.Stop()
 		} else {
@@ -129,12 +140,6 @@ func (g *Gateway) run() {
 		}
 		select {
 		case <-g.ctx.Done():
-			g.mu.Lock()
-			for _, stop := range g.open {
-				stop()
-			}
-			g.mu.Unlock()
-			return
 		case <-g.changed:
 		case <-timer.C:
 		}
@@ -146,8 +151,11 @@ func (g *Gateway) listenLocked() {
 	want := map[place]bool{}
 	for r := range g.waits {
 		for _, region := range g.options.Regions {
-			if at := (place{region, r.Pool}); !want[at] && g.table.Waits(r.Pool, region) {
+			at := place{region, r.Pool}
+			if _, known := want[at]; !known && g.table.Waits(r.Pool, region) {
 				want[at], want[place{region, ""}] = true, true
+			} else if !known {
+				want[at] = false
 			}
 		}
 	}
@@ -157,8 +165,8 @@ func (g *Gateway) listenLocked() {
 			delete(g.open, at)
 		}
 	}
-	for at := range want {
-		if g.open[at] != nil {
+	for at, is := range want {
+		if !is || g.open[at] != nil {
 			continue
 		}
 		subject, group, serve := bus.OpenSubject(at.region, at.pool, bus.All), bus.WaitingGroup, g.offered
@@ -174,17 +182,20 @@ func (g *Gateway) listenLocked() {
 // loaded notes the load of a host.
 func (g *Gateway) loaded(m *bus.Message) {
 	var l bus.Load
-	if m.Read(&l) != nil || l.Host == "" {
+	tokens := m.Tokens() // btools.v1.REGION.load.HOST
+	if m.Read(&l) != nil || len(tokens) != 5 {
 		return
 	}
+	region, host := bus.Name(tokens[2]), bus.Name(tokens[4])
 	var pools []string
 	for _, p := range l.Pools {
 		pools = append(pools, p.Name)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.table.Load(l.Host, l.Region, pools); l.Gone || l.Draining {
-		g.table.Gone(time.Now(), l.Host)
+	now := time.Now()
+	if g.table.Load(now, host, region, pools); l.Gone || l.Draining {
+		g.table.Gone(now, host)
 	}
 	g.wakeLocked()
 }
@@ -266,12 +277,16 @@ func (g *Gateway) offered(m *bus.Message) {
 	if m.Read(&b) != nil || b.ID == "" || len(tokens) < 3 {
 		return
 	}
-	o := &remote.Offer{ID: b.ID, Region: bus.Name(tokens[2]), Host: b.Host, Pool: b.Pool, Want: b.Want, URL: b.URL,
-		Boot: b.Boot}
+	// The server vouches for the host in the subject, its last token.
+	o := &remote.Offer{ID: b.ID, Region: bus.Name(tokens[2]), Host: bus.Name(tokens[len(tokens)-1]), Pool: b.Pool,
+		Want: b.Want, URL: b.URL, Boot: b.Boot}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.ctx.Err() != nil {
+		return
+	}
 	r := g.table.Offered(time.Now(), o)
-	answer := bus.Answer{Yes: r != nil}
+	answer := bus.Answer{Yes: r != nil, By: g.user() + "." + g.id}
 	if r != nil {
 		g.takeLocked(r, o)
 	} else if !g.table.Waits(o.Pool, o.Region) {
@@ -281,23 +296,31 @@ func (g *Gateway) offered(m *bus.Message) {
 	g.wakeLocked()
 }
 
-// takeLocked has a request take an offer.
+// takeLocked has a request take an offer. If the host is slow, the request goes on as well, and takes what it gets
+// first.
 func (g *Gateway) takeLocked(r *remote.Request, o *remote.Offer) {
 	w := g.waits[r]
-	g.running.Go(func() {
-		lease, failure, err := g.grant(o, w.request)
+	failed := func(why remote.Failure, err error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		switch {
-		case err == nil && g.waits[r] == nil: // its client has left
-			g.running.Go(func() { lease.Release(context.WithoutCancel(g.ctx)) })
-		case err == nil:
-			g.endLocked(r, result{lease: lease})
-		default:
-			w.refused = err
-			g.table.Failed(time.Now(), r, failure)
-		}
+		w.refused = err
+		g.table.Failed(time.Now(), r, o, why)
 		g.wakeLocked()
+	}
+	slow := time.AfterFunc(slowTime, func() { failed(remote.Lost, fmt.Errorf("the host %s has not answered", o.Host)) })
+	g.running.Go(func() {
+		lease, failure, err := g.grant(o, w.request)
+		slow.Stop()
+		if err != nil {
+			failed(failure, err)
+			return
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.waits[r] == nil { // its client has left, or has another lease
+			g.running.Go(func() { lease.Release(context.WithoutCancel(g.ctx)) })
+		}
+		g.endLocked(r, result{lease: lease})
 	})
 }
 
@@ -308,13 +331,16 @@ func (g *Gateway) endLocked(r *remote.Request, result result) {
 		return
 	}
 	delete(g.waits, r)
-	steps := g.table.Leave(r)
-	g.running.Go(func() { g.send(steps) })
+	g.cancels = append(g.cancels, g.table.Leave(r)...)
+	g.wakeLocked()
 	w.result <- result
 }
 
 // Lease leases a browser of any host. The context is its client's.
 func (g *Gateway) Lease(ctx context.Context, r Request) (*Lease, error) {
+	if _, err := g.options.Token(); err != nil {
+		return nil, control.Errorf(control.BadConfig, "cannot read the token for the hosts: %v", err)
+	}
 	w := &waiting{request: r, result: make(chan result, 1)}
 	wanted := &remote.Request{ID: rand.Text(), Pool: r.Pool, Region: r.Region, Began: time.Now()}
 	g.mu.Lock()

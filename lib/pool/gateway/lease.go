@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,15 +21,15 @@ import (
 
 // Times of requests to hosts.
 const (
-	connectTime = time.Second     // until a host counts as one that cannot be reached
-	grantTime   = 5 * time.Second // until the answer to a grant is lost
+	slowTime  = time.Second     // until a request goes on whose grant has no answer
+	grantTime = 5 * time.Second // until the answer to a grant is lost
 )
 
 // Lease is a lease on another host.
 type Lease struct {
 	ID     string
 	Host   string // its name
-	URL    string // its address for those who know its secret: BASE/lease/ID.SECRET
+	URL    string // its address for those who know its secret, BASE/lease/ID.SECRET; "": it has no browser
 	Record *record.Record
 	host   *host
 	ctx    context.Context // ends with the lease, its cause says why
@@ -101,8 +102,8 @@ func (g *Gateway) grant(o *remote.Offer, r Request) (*Lease, remote.Failure, err
 	}
 	of := record.Member[record.Lease](rec, "lease")
 	i := record.Member[record.Instance](rec, "instance")
-	if of.ID == "" || i.HTTPURL == "" {
-		return nil, remote.Refused, fmt.Errorf("the host %s has answered with no lease", o.Host)
+	if of.ID == "" || i.HTTPURL != "" && !strings.HasPrefix(i.HTTPURL, at+"/lease/") {
+		return nil, remote.Refused, fmt.Errorf("the host %s has answered with no lease of its own", o.Host)
 	}
 	l := &Lease{ID: of.ID, Host: o.Host, URL: trim(i.HTTPURL), Record: rec}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
@@ -205,6 +206,7 @@ func (h *host) hold() {
 		if len(leases) == 0 {
 			h.runs = false
 			h.mu.Unlock()
+			h.gateway.forget(h)
 			return
 		}
 		h.mu.Unlock()
@@ -219,13 +221,21 @@ func (h *host) hold() {
 			h.loseLocked(h.holds.Answered(sent, answer.Boot, answer.Gone),
 				fmt.Errorf("the host %s has ended the lease", h.name))
 			h.mu.Unlock()
-			continue
 		}
-		time.Sleep(min(time.Until(again), retryTime)) // ended by Lost
+		time.Sleep(min(time.Until(again), retryTime-time.Since(sent)))
 	}
 }
 
-// retryTime is the time between two holds of which the first had no answer.
+// forget forgets a host without leases. If it gets one just now, it holds that all the same.
+func (g *Gateway) forget(h *host) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hosts[h.url] == h {
+		delete(g.hosts, h.url)
+	}
+}
+
+// retryTime is the least time between two requests to hold or to release.
 const retryTime = 200 * time.Millisecond
 
 // loseLocked ends leases that the host does not have.

@@ -17,6 +17,9 @@ import (
 // Serve serves the browser of a lease at a port of this machine until the lease or the context ends, and returns the
 // record of the lease with the addresses there.
 func (l *Lease) Serve(ctx context.Context, g guard.Guard) (*record.Record, error) {
+	if l.URL == "" {
+		return l.Record, nil
+	}
 	to, err := url.Parse(l.URL)
 	if err != nil {
 		return nil, err

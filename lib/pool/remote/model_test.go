@@ -127,7 +127,7 @@ func (w *world) take(h *modelHost, o *Offer, r *Request) {
 	}
 	w.inFlight[r] = true
 	if h.broken {
-		w.after(time.Second, func() { w.failed(r, Unreachable) })
+		w.after(time.Second, func() { w.failed(r, o, Unreachable) })
 		return
 	}
 	w.after(time.Millisecond, func() {
@@ -135,12 +135,12 @@ func (w *world) take(h *modelHost, o *Offer, r *Request) {
 		lost := w.r.Float64() < w.faults/4
 		switch {
 		case !valid:
-			w.after(time.Millisecond, func() { w.failed(r, Lapsed) })
+			w.after(time.Millisecond, func() { w.failed(r, o, Lapsed) })
 			return
 		case lost: // granted, and nobody holds it
 			delete(h.offers, o.ID)
 			w.after(EndTime, func() { h.free++; w.serve(h) })
-			w.after(AnswerTime, func() { w.failed(r, Lost) })
+			w.after(AnswerTime, func() { w.failed(r, o, Lost) })
 			return
 		}
 		delete(h.offers, o.ID)
@@ -148,9 +148,9 @@ func (w *world) take(h *modelHost, o *Offer, r *Request) {
 	})
 }
 
-func (w *world) failed(r *Request, why Failure) {
+func (w *world) failed(r *Request, o *Offer, why Failure) {
 	delete(w.inFlight, r)
-	w.table.Failed(w.now, r, why)
+	w.table.Failed(w.now, r, o, why)
 }
 
 func (w *world) granted(h *modelHost, r *Request) {
@@ -388,7 +388,7 @@ func testModel(t *testing.T, seed uint64) (events int) {
 			w.steps(w.table.Leave(gone))
 		case 4:
 			h := w.hosts[r.IntN(len(w.hosts))]
-			w.table.Load(h.name, h.region, []string{"p"})
+			w.table.Load(w.now, h.name, h.region, []string{"p"})
 		}
 	}
 	w.faults, w.calm = 0, w.now

@@ -36,10 +36,11 @@ const (
 	firstRepeat    = 5 * time.Second        // until a want is repeated; each time twice as long
 	lastRepeat     = 80 * time.Second       // at most
 	lapseJitter    = 200 * time.Millisecond // until a request goes on whose offer had lapsed, at most
-	lostGrant      = 2 * time.Second        // until a request goes on whose grant got lost
 	reconnectTime  = time.Second            // in which all requests ask again after a reconnection
+	slowAvoidance  = 2 * time.Second        // of a host that does not answer; each time twice as long
 	firstAvoidance = 30 * time.Second       // of a host that cannot be reached; each time twice as long
 	lastAvoidance  = 5 * time.Minute        // at most
+	maxAvoided     = 64                     // hosts that an ask names
 )
 
 // Table is the requests of one gateway. Create it with New.
@@ -71,6 +72,7 @@ type host struct {
 	pools   []string
 	avoided time.Time     // end of its avoidance
 	last    time.Duration // of its last avoidance
+	seen    time.Time     // when it told its load last
 }
 
 // New returns a table without requests. A request looks in the first region, and after each farAfter without an offer
@@ -319,36 +321,43 @@ type Failure int
 // The failures.
 const (
 	Lapsed      Failure = iota // the offer was too old
-	Lost                       // there was no answer: the host may have granted it, and ends it by itself
+	Lost                       // there is no answer yet: the host may have granted it, and ends it by itself
 	Unreachable                // no connection to the host
 	Refused                    // by the host: not for this request
 )
 
-// Failed notes that a request did not get the lease of the offer that it took.
-func (t *Table) Failed(now time.Time, r *Request, why Failure) {
-	if r.over || r.taking == nil {
-		return
-	}
-	o := r.taking
-	r.taking, r.heir = nil, nil
+// Failed notes that a request did not get the lease of an offer that it took. After Lost it may still get it, or have
+// another failure.
+func (t *Table) Failed(now time.Time, r *Request, o *Offer, why Failure) {
 	next := now
 	switch why {
 	case Lapsed:
 		next = now.Add(t.jitter(lapseJitter))
 	case Lost:
-		next = now.Add(lostGrant)
+		t.avoid(now, o.Host, slowAvoidance)
 	case Unreachable:
-		h := t.host(o.Host)
-		h.last = min(max(firstAvoidance, 2*h.last), lastAvoidance)
-		h.avoided = now.Add(h.last)
+		t.avoid(now, o.Host, firstAvoidance)
 	case Refused:
 		r.Not = append(r.Not, o.Host)
 	}
-	r.paused = next
+	if r.over || r.taking != o {
+		return
+	}
+	r.taking, r.heir, r.paused = nil, nil, next
 	for _, in := range r.reaches {
 		in.askAt, in.none, in.late = next, 0, 0
 	}
 	t.wake(r, next)
+}
+
+// avoid has all requests avoid a host for some time, or twice as long as the last time.
+func (t *Table) avoid(now time.Time, name string, least time.Duration) {
+	h := t.host(name)
+	if h.avoided.After(now) && h.last >= least {
+		return // by what another request has found
+	}
+	h.last = min(max(least, 2*h.last), lastAvoidance)
+	h.avoided = now.Add(h.last)
 }
 
 // Reached notes that a host can be reached.
@@ -365,16 +374,20 @@ func (t *Table) host(name string) *host {
 	return t.hosts[name]
 }
 
-// Avoided returns the hosts that a request must not get: those that cannot serve it or cannot be reached.
+// Avoided returns hosts that a request must not get: those that cannot serve it or cannot be reached.
 func (t *Table) Avoided(now time.Time, r *Request) []string {
 	not := slices.Clone(r.Not)
 	for name, h := range t.hosts {
-		if h.avoided.After(now) && !slices.Contains(not, name) {
+		switch {
+		case h.avoided.After(now) && !slices.Contains(not, name):
 			not = append(not, name)
+		case now.Sub(h.seen) > lastAvoidance && now.Sub(h.avoided) > lastAvoidance:
+			t.Load(now, name, "", nil)
+			delete(t.hosts, name)
 		}
 	}
 	slices.Sort(not)
-	return not
+	return not[:min(len(not), maxAvoided)]
 }
 
 // Placed notes the answer to a want: the host in whose queue the request stands, and how many are before it. Without a
@@ -404,8 +417,9 @@ func (t *Table) Placed(now time.Time, seq uint64, host string, before int, none 
 }
 
 // Load notes what a host says of itself.
-func (t *Table) Load(name, region string, pools []string) {
+func (t *Table) Load(now time.Time, name, region string, pools []string) {
 	h := t.host(name)
+	h.seen = now
 	for _, pool := range h.pools {
 		t.known[served{h.region, pool}]--
 	}
@@ -417,7 +431,7 @@ func (t *Table) Load(name, region string, pools []string) {
 
 // Gone notes that a host grants no leases any more: all its places are lost.
 func (t *Table) Gone(now time.Time, name string) {
-	t.Load(name, "", nil)
+	t.Load(now, name, "", nil)
 	for key, p := range t.places {
 		if key.host == name {
 			t.lose(p, now)
