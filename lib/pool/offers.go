@@ -131,18 +131,18 @@ var errLapsed = control.Errorf(control.OfferLapsed, "the offer has lapsed")
 // useOfferLocked returns the number of the instance of an offer to a pool, which ends.
 func (p *pool) useOfferLocked(id string) (int, error) {
 	o := p.service.offers[id]
-	if o == nil || o.slot.pool != p || o.slot.retired || o.slot.state != Healthy {
+	if o == nil || o.slot.pool != p || o.slot.retired || o.slot.state != Healthy || p.drained {
 		return 0, errLapsed
 	}
 	o.forgetLocked()
 	if o.over != nil {
-		go o.over(true)
+		p.service.running.Go(func() { o.over(true) })
 	}
 	return o.slot.number, nil
 }
 
 // Want queues a request for an instance of a pool, which began at a time. It calls serve in a goroutine of its own,
-// with an offer as that of Offer, or with "" if there will be none. The request ends then, by cancel, or at a time.
+// with an offer as that of Offer, or with "" if there will be none until a time, unless cancel is called before.
 func (v *Service) Want(pool string, began, until time.Time, serve func(offer string), over func(leased bool)) (
 	cancel func(), before int, err error) {
 	v.mu.Lock()
@@ -158,25 +158,32 @@ func (v *Service) Want(pool string, began, until time.Time, serve func(offer str
 	}
 	if n, ok := p.leases.Take(book.Any); ok {
 		id := p.offerLocked(n, over)
-		go serve(id)
+		v.running.Go(func() { serve(id) })
 		return func() {}, 0, nil
 	}
-	w, err := p.leases.Wait(book.Any, book.Unlimited, began, until, func(n int, err error) {
+	var w *book.Waiter
+	end := func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return p.leases.Cancel(w)
+	}
+	timer := time.AfterFunc(time.Until(until), func() {
+		if end() {
+			serve("")
+		}
+	})
+	w, err = p.leases.Wait(book.Any, book.Unlimited, began, until, func(n int, err error) {
+		timer.Stop()
 		id := ""
 		if err == nil {
 			id = p.offerLocked(n, over)
 		}
-		go serve(id)
+		v.running.Go(func() { serve(id) })
 	})
 	if err != nil {
+		timer.Stop()
 		return nil, 0, err
 	}
-	end := func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		p.leases.Cancel(w)
-	}
-	timer := time.AfterFunc(time.Until(until), end)
 	p.yieldLocked()
 	return func() { timer.Stop(); end() }, w.Before(), nil
 }

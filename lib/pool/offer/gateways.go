@@ -7,34 +7,51 @@ import (
 	"btools/lib/pool/bus"
 )
 
-// Bounds of one gateway.
+// Bounds of gateways.
 const (
-	maxOpen     = 32     // offers without an answer
-	maxWants    = 10_000 // in all queues
+	maxOpen     = 32     // offers to a gateway without an answer
+	maxWants    = 10_000 // of a user in all queues
 	firstPause  = 5 * time.Millisecond
 	lastPause   = 200 * time.Millisecond
 	maxSilent   = 2 // offers in a row without an answer
 	maxLapsed   = 3 // offers in a row that were taken and not leased
 	banLapses   = 20
 	banInterval = 10 * time.Second
+	// hideTime is how long a host that gateways cannot reach hides from them.
+	hideTime = 30 * time.Second
 )
 
-// gateways is what is known of gateways. It has no lock and no clock. Its zero value, made with make, has none.
-type gateways map[gatewayKey]*gateway
+// gateways is what is known of gateways. It has no lock and no clock.
+type gateways struct {
+	users map[string]*user
+	// Offers in a row that were taken and not leased: their number, and by whom.
+	lapsed int
+	by     string
+	others bool // they were of several gateways
+	hidden time.Time
+}
 
-// gatewayKey is a process of a user of NATS.
+// user is a user of NATS with gateways.
+type user struct {
+	gateways map[string]*gateway
+	wants    int
+	lapses   int       // since
+	since    time.Time // the begin of the interval
+	until    time.Time // end of a pause
+}
+
+// gatewayKey is a process of a user.
 type gatewayKey struct{ user, id string }
 
 // gateway is a gateway with wants.
 type gateway struct {
-	wants    map[string]*want
-	open     int           // offers without an answer
-	pause    time.Duration // after the last refusal
-	until    time.Time     // end of that pause
-	silent   int
-	lapses   int       // in a row
-	recently int       // lapses since
-	since    time.Time // the begin of the interval
+	user   *user
+	wants  map[string]*want
+	open   int           // offers without an answer
+	pause  time.Duration // after the last refusal
+	until  time.Time     // end of that pause
+	silent int
+	lapses int // in a row
 }
 
 // want is a place in a queue.
@@ -47,61 +64,72 @@ type want struct {
 }
 
 // of returns a gateway.
-func (all gateways) of(k gatewayKey) *gateway {
-	g := all[k]
+func (all *gateways) of(k gatewayKey) *gateway {
+	u := all.users[k.user]
+	if u == nil {
+		u = &user{gateways: map[string]*gateway{}}
+		if all.users == nil {
+			all.users = map[string]*user{}
+		}
+		all.users[k.user] = u
+	}
+	g := u.gateways[k.id]
 	if g == nil {
-		g = &gateway{wants: map[string]*want{}}
-		all[k] = g
+		g = &gateway{user: u, wants: map[string]*want{}}
+		u.gateways[k.id] = g
 	}
 	return g
 }
 
 // drop forgets all wants, and returns them.
-func (all gateways) drop() (ended []*want) {
-	for k, g := range all {
-		ended = append(ended, g.drop("")...)
-		delete(all, k)
+func (all *gateways) drop() (ended []*want) {
+	for _, u := range all.users {
+		for _, g := range u.gateways {
+			ended = append(ended, g.drop("")...)
+		}
 	}
 	return ended
 }
 
-// clean forgets gateways of which nothing is to be remembered.
-func (all gateways) clean(now time.Time) {
-	for k, g := range all {
-		if len(g.wants) == 0 && g.open == 0 && now.After(g.until) && now.Sub(g.since) > banInterval {
-			delete(all, k)
+// clean forgets gateways and users of which nothing is to be remembered.
+func (all *gateways) clean(now time.Time) {
+	for name, u := range all.users {
+		for id, g := range u.gateways {
+			if len(g.wants) == 0 && g.open == 0 && now.After(g.until) {
+				delete(u.gateways, id)
+			}
+		}
+		if len(u.gateways) == 0 && now.After(u.until) && now.Sub(u.since) > banInterval {
+			delete(all.users, name)
 		}
 	}
 }
 
 // add adds a want. It reports whether there was room.
 func (g *gateway) add(id string, w *want) bool {
-	if len(g.wants) >= maxWants {
+	if g.user.wants >= maxWants {
 		return false
 	}
+	g.user.wants++
 	g.wants[id] = w
 	return true
 }
 
-func (g *gateway) remove(id string) { delete(g.wants, id) }
-
-// cancel removes wants, and returns them.
-func (g *gateway) cancel(ids []string) (ended []*want) {
-	for _, id := range ids {
-		if w := g.wants[id]; w != nil {
-			ended = append(ended, w)
-			delete(g.wants, id)
-		}
+// remove removes a want, and returns it; nil: there is none.
+func (g *gateway) remove(id string) *want {
+	w := g.wants[id]
+	if w != nil {
+		g.user.wants--
+		delete(g.wants, id)
 	}
-	return ended
+	return w
 }
 
 // drop removes the wants for a pool or, with "", all, and returns them.
 func (g *gateway) drop(pool string) (ended []*want) {
 	for id, w := range g.wants {
 		if pool == "" || w.pool == pool {
-			ended = append(ended, w)
-			delete(g.wants, id)
+			ended = append(ended, g.remove(id))
 		}
 	}
 	return ended
@@ -112,7 +140,7 @@ func (g *gateway) later(now time.Time) time.Duration {
 	if g.open >= maxOpen {
 		return firstPause
 	}
-	return max(0, g.until.Sub(now))
+	return max(0, g.until.Sub(now), g.user.until.Sub(now))
 }
 
 // result is what became of an offer.
@@ -165,23 +193,36 @@ func (g *gateway) answered(now time.Time, pool string, r result) (ended []*want)
 }
 
 // over notes that the gateway has leased the slot of an offer that it had accepted, or has let it lapse. It returns
-// the wants that end by that. After many lapses the gateway gets no offers for a while.
+// the wants that end by that. After many lapses its user gets no offers for a while.
 func (g *gateway) over(now time.Time, leased bool) (ended []*want) {
 	if leased {
 		g.lapses = 0
 		return nil
 	}
-	if now.Sub(g.since) > banInterval {
-		g.since, g.recently = now, 0
+	u := g.user
+	if now.Sub(u.since) > banInterval {
+		u.since, u.lapses = now, 0
 	}
-	g.lapses++
-	g.recently++
-	if g.recently >= banLapses {
-		g.until = now.Add(banInterval)
+	if u.lapses++; u.lapses >= banLapses {
+		u.until = now.Add(banInterval)
 	}
-	if g.lapses >= maxLapsed {
+	if g.lapses++; g.lapses >= maxLapsed {
 		g.lapses = 0
 		return g.drop("")
 	}
 	return nil
+}
+
+// used notes that a gateway has used an offer, or could not. A host of which several gateways in a row could use no
+// offer hides: it can be reached by NATS, and not by HTTPS.
+func (all *gateways) used(now time.Time, by string, leased bool) {
+	if leased {
+		all.lapsed, all.others, all.hidden = 0, false, time.Time{}
+		return
+	}
+	all.others = all.others || all.lapsed > 0 && all.by != by
+	all.by = by
+	if all.lapsed++; all.lapsed >= maxLapsed && all.others {
+		all.lapsed, all.others, all.hidden = 0, false, now.Add(hideTime)
+	}
 }

@@ -20,8 +20,8 @@ type Pools interface {
 	Rooms() []pool.Room
 	// Offer reserves a free slot for a short time. It calls over when the offer is leased or has lapsed.
 	Offer(pool string, over func(leased bool)) (id string, ok bool)
-	// Want queues a request that began at a time. It calls serve with an offer, or with "" if there will be none,
-	// unless cancel was called before or until is over. Before is the number of requests before it.
+	// Want queues a request that began at a time, until another one. It calls serve with an offer, or with "" if there
+	// will be none, unless cancel was called before. Before is the number of requests before it.
 	Want(pool string, began, until time.Time, serve func(id string), over func(leased bool)) (cancel func(), before int,
 		err error)
 	// Return gives an offer back.
@@ -52,6 +52,7 @@ type Host struct {
 	free     map[string]func()    // ends the subscriptions of a pool with room
 	rooms    map[string]pool.Room // when they were last looked at
 	n        uint64               // of loads
+	wake     chan struct{}        // of capacity 1
 	ctx      context.Context
 	running  sync.WaitGroup
 }
@@ -59,14 +60,16 @@ type Host struct {
 // Times of offers.
 const (
 	offerTime = time.Second     // until a gateway has answered an offer
-	maxAge    = time.Hour       // of a request
+	maxAge    = time.Hour       // of a request, and of its want
+	maxID     = 64              // bytes of the ID of a want
 	loadTime  = 5 * time.Second // between two loads, unless the host is drained
 )
 
 // Run serves until the context ends. Changed receives a value after a change of the rooms.
 func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
-	h.ctx, h.free, h.rooms, h.gateways = ctx, map[string]func(){}, map[string]pool.Room{}, gateways{}
+	h.ctx, h.free, h.rooms, h.wake = ctx, map[string]func(){}, map[string]pool.Room{}, make(chan struct{}, 1)
 	defer h.running.Wait()
+	defer h.Lost()
 	known := h.names()
 	stop, err := h.announce(known)
 	if err != nil {
@@ -105,6 +108,7 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 			}
 			return nil
 		case <-changed:
+		case <-h.wake:
 		case <-tick.C:
 			h.mu.Lock()
 			h.gateways.clean(time.Now())
@@ -130,9 +134,12 @@ func (h *Host) announce(pools []string) (stop func(), err error) {
 // become free is offered to a gateway that waits. It reports whether all pools are drained.
 func (h *Host) look() (drained bool) {
 	drained = true
+	h.mu.Lock()
+	hidden := time.Now().Before(h.gateways.hidden)
+	h.mu.Unlock()
 	for _, r := range h.Pools.Rooms() {
 		drained = drained && r.Drained
-		has := r.Free > 0 && r.Waiting == 0 && !r.Drained
+		has := r.Free > 0 && r.Waiting == 0 && !r.Drained && !hidden
 		switch stop := h.free[r.Pool]; {
 		case has && stop == nil:
 			h.enter(r.Pool)
@@ -165,12 +172,19 @@ func (h *Host) enter(pool string) {
 func (h *Host) ask(m *bus.Message) {
 	var a bus.Ask
 	answer := bus.Offer{Code: bus.None, Host: h.Name}
-	if m.Read(&a) == nil && !slices.Contains(a.Not, h.Name) {
-		if id, ok := h.Pools.Offer(a.Pool, nil); ok {
+	if of, ok := key(m); ok && m.Read(&a) == nil && !slices.Contains(a.Not, h.Name) && h.mayOffer(of) {
+		if id, ok := h.Pools.Offer(a.Pool, func(leased bool) { h.over(of, leased) }); ok {
 			answer = h.offer(id, a.Pool, "")
 		}
 	}
 	m.Answer(answer)
+}
+
+// mayOffer reports whether a gateway may have an offer now.
+func (h *Host) mayOffer(of gatewayKey) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.gateways.of(of).later(time.Now()) == 0
 }
 
 func (h *Host) offer(id, pool, want string) bus.Offer {
@@ -179,33 +193,46 @@ func (h *Host) offer(id, pool, want string) bus.Offer {
 
 // open offers a free slot to one gateway that waits.
 func (h *Host) open(pool string) {
-	id, ok := h.Pools.Offer(pool, nil)
+	var a bus.Answer // guarded by the lock
+	id, ok := h.Pools.Offer(pool, func(leased bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.usedLocked(a.By, leased)
+	})
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, offerTime)
 	defer cancel()
-	var a bus.Answer
-	err := h.Bus.Request(ctx, bus.OpenSubject(h.Region, pool, h.Name), h.offer(id, pool, ""), &a)
-	if err != nil || !a.Yes {
+	var got bus.Answer
+	err := h.Bus.Request(ctx, bus.OpenSubject(h.Region, pool, h.Name), h.offer(id, pool, ""), &got)
+	h.mu.Lock()
+	a = got
+	h.mu.Unlock()
+	if err != nil || !got.Yes {
 		h.Pools.Return(id)
 	}
 }
 
 // asked answers a message for this host alone.
 func (h *Host) asked(m *bus.Message) {
-	tokens := m.Tokens() // btools.v1.REGION.host.HOST.VERB.USER.GW
-	if len(tokens) != 8 {
+	of, ok := key(m)
+	if !ok {
 		return
 	}
-	switch tokens[5] {
+	switch m.Tokens()[5] { // btools.v1.REGION.host.HOST.VERB.USER.GW
 	case "want":
 		h.want("", m)
 	case "cancel":
 		var c bus.Cancel
 		if m.Read(&c) == nil {
+			var ended []*want
 			h.mu.Lock()
-			ended := h.gateways.of(key(tokens)).cancel(c.Wants)
+			for _, id := range c.Wants {
+				if w := h.gateways.of(of).remove(id); w != nil {
+					ended = append(ended, w)
+				}
+			}
 			h.mu.Unlock()
 			end(ended)
 		}
@@ -225,25 +252,29 @@ func text(err error) string {
 	return err.Error()
 }
 
-// key returns the part of a subject that names a gateway: its last two tokens.
-func key(tokens []string) gatewayKey {
+// key returns the gateway that has sent a message: the last two of at least seven tokens of its subject.
+func key(m *bus.Message) (of gatewayKey, ok bool) {
+	tokens := m.Tokens()
 	n := len(tokens)
-	return gatewayKey{tokens[n-2], tokens[n-1]}
+	if n < 7 {
+		return of, false
+	}
+	return gatewayKey{tokens[n-2], tokens[n-1]}, true
 }
 
 // want gives a gateway a place in the queue of a pool.
 func (h *Host) want(pool string, m *bus.Message) {
 	var w bus.Want
-	if m.Read(&w) != nil || w.Want == "" || w.Age < 0 || w.Timeout <= 0 {
+	of, ok := key(m)
+	if !ok || m.Read(&w) != nil || w.Want == "" || len(w.Want) > maxID || w.Age < 0 || w.Timeout <= 0 {
 		return
 	}
 	if pool == "" {
 		pool = w.Pool
 	}
-	age := min(time.Duration(w.Age)*time.Millisecond, maxAge)
 	now := time.Now()
-	until := now.Add(time.Duration(w.Timeout) * time.Millisecond)
-	before, err := h.queue(key(m.Tokens()), pool, w.Want, now.Add(-age), until)
+	ms := func(n int64) time.Duration { return time.Duration(min(n, maxAge.Milliseconds())) * time.Millisecond }
+	before, err := h.queue(of, pool, w.Want, now.Add(-ms(w.Age)), now.Add(ms(w.Timeout)))
 	if err == nil {
 		m.Answer(bus.Placed{Host: h.Name, Before: before})
 	}
@@ -254,10 +285,8 @@ func (h *Host) queue(of gatewayKey, pool, id string, began, until time.Time) (be
 	h.mu.Lock()
 	g := h.gateways.of(of)
 	if w := g.wants[id]; w != nil {
-		w.until = until
-		before = w.before
-		h.mu.Unlock()
-		return before, nil
+		defer h.mu.Unlock()
+		return w.before, nil
 	}
 	w := &want{pool: pool, began: began, until: until}
 	if !g.add(id, w) {
@@ -274,15 +303,18 @@ func (h *Host) wait(of gatewayKey, id string, w *want) (before int, err error) {
 		func(offer string) { h.serve(of, id, w, offer) },
 		func(leased bool) { h.over(of, leased) })
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	g := h.gateways.of(of)
+	stands := g.wants[id] == w
 	switch {
+	case !stands: // it was cancelled or served meanwhile
 	case err != nil:
 		g.remove(id)
-	case g.wants[id] == w:
-		w.cancel, w.before = cancel, before
 	default:
-		defer cancel() // it was cancelled or served meanwhile
+		w.cancel, w.before = cancel, before
+	}
+	h.mu.Unlock()
+	if !stands && err == nil {
+		cancel()
 	}
 	return before, err
 }
@@ -291,19 +323,16 @@ func (h *Host) wait(of gatewayKey, id string, w *want) (before int, err error) {
 func (h *Host) serve(of gatewayKey, id string, w *want, offer string) {
 	h.mu.Lock()
 	g := h.gateways.of(of)
-	if g.wants[id] != w || offer == "" {
-		if g.wants[id] == w {
+	later := g.later(time.Now())
+	if stands := g.wants[id] == w; !stands || offer == "" || later > 0 {
+		if stands && offer == "" {
 			g.remove(id)
 		}
 		h.mu.Unlock()
 		h.Pools.Return(offer)
-		return
-	}
-	if later := g.later(time.Now()); later > 0 { // others first
-		h.mu.Unlock()
-		h.Pools.Return(offer)
-		timer := time.AfterFunc(later, func() { h.wait(of, id, w) })
-		context.AfterFunc(h.ctx, func() { timer.Stop() })
+		if stands && offer != "" { // others first
+			time.AfterFunc(later, func() { h.wait(of, id, w) })
+		}
 		return
 	}
 	g.remove(id)
@@ -326,8 +355,18 @@ func (h *Host) serve(of gatewayKey, id string, w *want, offer string) {
 func (h *Host) over(of gatewayKey, leased bool) {
 	h.mu.Lock()
 	ended := h.gateways.of(of).over(time.Now(), leased)
+	h.usedLocked(of.user+"."+of.id, leased)
 	h.mu.Unlock()
 	end(ended)
+}
+
+// usedLocked notes that a gateway has used an offer or not, after which the host may hide.
+func (h *Host) usedLocked(by string, leased bool) {
+	h.gateways.used(time.Now(), by, leased)
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
 }
 
 func end(wants []*want) {

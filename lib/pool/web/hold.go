@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxHeld is the greatest number of leases in a request.
-	maxHeld = 1000
+	maxHeld = 10_000
 	// maxHoldWait is how long the answer waits at most.
 	maxHoldWait = 10 * time.Second
 )
