@@ -406,7 +406,16 @@ func (t *Table) Placed(now time.Time, seq uint64, host string, before int, none 
 	case host == "", p.host != "" && p.host != host:
 		t.lose(p, now) // another host in its place
 	case p.host == "" && (p.in.stands(host) || t.places[at{p.want, host}] != nil):
-		t.lose(p, now.Add(firstRepeat)) // chance has chosen the same host twice: there may be no other
+		// Chance has chosen the same host twice. Unless others are known, there may be none.
+		next := now.Add(firstRepeat)
+		stands := 0
+		for _, o := range p.in.places {
+			stands += min(1, len(o.host))
+		}
+		if t.known[served{p.in.region, p.in.of.Pool}] > stands {
+			next = now.Add(AnswerTime / 5)
+		}
+		t.lose(p, next)
 	default:
 		p.host, p.before = host, before
 		t.places[at{p.want, host}] = p
