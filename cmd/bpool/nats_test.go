@@ -288,6 +288,7 @@ func TestQueueByNATS(t *testing.T) {
 		cmdtest.Until(t, "the oldest has the lease", func() bool { return got() == k+1 })
 	}
 	order[3].cmd.Process.Signal(syscall.SIGKILL)
+	order[0].cmd.Process.Signal(syscall.SIGTERM) // the next offer finds out
 	cmdtest.Until(t, "no place is left of a request whose client was killed", func() bool {
 		return waiting() == 0 || free(client) > 0
 	})
