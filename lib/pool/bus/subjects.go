@@ -15,7 +15,9 @@ const (
 	WaitingGroup = "waiting" // gateways with requests that wait
 )
 
-func subject(tokens ...string) string { return "btools.v1." + strings.Join(tokens, ".") }
+func subject(tokens ...string) string {
+	return "btools.v1." + strings.ReplaceAll(strings.Join(tokens, "."), All, "*")
+}
 
 // Any is the rank of any host.
 const Any = "any"
@@ -53,13 +55,13 @@ func OpenSubject(region, pool, host string) string {
 // LoadSubject tells the load of a host.
 func LoadSubject(region, host string) string { return subject(Token(region), "load", Token(host)) }
 
-// All listens to any value of a token.
-const All = "*"
+// All listens to any value of a token. No name is the same.
+const All = "\x00"
 
 // Token returns a name as one token of a subject: letters, digits, - and _ stay, and other bytes become =XX.
 func Token(name string) string {
 	if name == All {
-		return All // of a subscription: names are checked before
+		return All
 	}
 	var b strings.Builder
 	for i := range len(name) {

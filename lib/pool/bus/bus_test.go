@@ -1,0 +1,68 @@
+package bus
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	for name, token := range map[string]string{"A-1_b": "A-1_b", "a.b": "a=2eb", "*": "=2a", ">": "=3e", "my pool": "my=20pool",
+		"=2e": "=3d2e", "ü": "=c3=bc"} {
+		if got := Token(name); got != token || Name(got) != name {
+			t.Errorf("%q: %q, and back %q", name, got, Name(got))
+		}
+	}
+	for got, want := range map[string]string{
+		FreeSubject("eu", "a.b", Any, "u", "g"):    "btools.v1.eu.free.a=2eb.any.u.g",
+		FreeSubject("eu", "A", All, All, All):      "btools.v1.eu.free.A.*.*.*",
+		WantSubject("eu", "*", All, All):           "btools.v1.eu.want.=2a.*.*",
+		HostSubject("eu", "h 1", "want", "u", "g"): "btools.v1.eu.host.h=201.want.u.g",
+		HostSubjects("eu", "h.1"):                  "btools.v1.eu.host.h=2e1.>",
+		OfferSubject(All, "u", "g", All):           "btools.v1.*.gw.u.g.offer.*",
+		OpenSubject("eu", "A", "h"):                "btools.v1.eu.open.A.h",
+		LoadSubject("eu", All):                     "btools.v1.eu.load.*",
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for _, text := range []string{"=", "=2", "=zz", "a=", "=2e="} {
+		Name(text) // what a stranger sends
+	}
+}
+
+func FuzzTokens(f *testing.F) {
+	for _, name := range []string{"A", "a.b", "*", ">", "=", "=2e", " ", "ü"} {
+		f.Add(name)
+	}
+	token := regexp.MustCompile(`^[a-zA-Z0-9=_-]*$`)
+	endpoint := regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	f.Fuzz(func(t *testing.T, name string) {
+		Name(name)
+		if name == All {
+			return
+		}
+		if got := Token(name); Name(got) != name || !token.MatchString(got) || !endpoint.MatchString(endpointName(name)) {
+			t.Errorf("%q: %q, %q, %q", name, got, Name(got), endpointName(name))
+		}
+	})
+}
+
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	var w Want
+	read := func(text string) error { return (&Message{Data: []byte(text)}).Read(&w) }
+	if err := read(`{"want":"x","age_ms":5,"new":{"of":"later"}}`); err != nil || w.Want != "x" || w.Age != 5 {
+		t.Error(w, err)
+	}
+	for _, text := range []string{"", "x", `{"want":1}`, `{"age_ms":1e99}`, `{"want":"` + strings.Repeat("x", MaxSize) + `"}`} {
+		if read(text) == nil {
+			t.Errorf("%.20q is read", text)
+		}
+	}
+	if _, err := encode(Ask{Not: make([]string, MaxSize)}); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Error(err)
+	}
+}
