@@ -116,7 +116,7 @@ func (g *Gateway) grant(o *remote.Offer, r Request) (*Lease, remote.Failure, err
 	}
 	g.mu.Unlock()
 	l.host = h
-	h.add(sent, o.Boot, l)
+	h.add(sent, l)
 	return l, 0, nil
 }
 
@@ -172,10 +172,10 @@ func (g *Gateway) call(ctx context.Context, address string, body any, read func(
 }
 
 // add notes a lease, which is held from now on.
-func (h *host) add(sent time.Time, boot string, l *Lease) {
+func (h *host) add(sent time.Time, l *Lease) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.holds.Add(sent, l.ID, boot)
+	h.holds.Add(sent, l.ID)
 	h.leases[l.ID] = l
 	if !h.runs {
 		h.runs = true
@@ -191,9 +191,7 @@ type Holding struct {
 
 // Held answers it.
 type Held struct {
-	Boot     string   `json:"boot"`
-	Draining bool     `json:"draining"`
-	Gone     []string `json:"gone"` // leases that have ended
+	Gone []string `json:"gone"` // leases that have ended
 }
 
 // hold holds the leases of the host as long as there are some.
@@ -218,7 +216,7 @@ func (h *host) hold() {
 		cancel()
 		if err == nil {
 			h.mu.Lock()
-			h.loseLocked(h.holds.Answered(sent, answer.Boot, answer.Gone),
+			h.loseLocked(h.holds.Answered(sent, leases, answer.Gone),
 				fmt.Errorf("the host %s has ended the lease", h.name))
 			h.mu.Unlock()
 		}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -15,65 +16,52 @@ const (
 
 // Holds is the leases of one gateway on one host, and when they are lost. Its zero value has none.
 type Holds struct {
-	boot     string // of the host's process
-	leases   []held
-	answered time.Time // when the last hold that was answered was sent
-}
-
-type held struct {
-	id    string
-	since time.Time // when its grant was requested
+	leases map[string]time.Time // when the last request was sent by which the host has them go on
 }
 
 // Add notes a lease that the host has granted, for a request that was sent at a time.
-func (h *Holds) Add(sent time.Time, lease, boot string) {
-	h.leases = append(h.leases, held{lease, sent})
-	if h.boot == "" || sent.After(h.answered) { // a grant is a sign of life
-		h.boot, h.answered = boot, sent
+func (h *Holds) Add(sent time.Time, lease string) {
+	if h.leases == nil {
+		h.leases = map[string]time.Time{}
 	}
+	h.leases[lease] = sent
 }
 
 // Remove notes that a lease has been released.
-func (h *Holds) Remove(lease string) {
-	h.leases = slices.DeleteFunc(h.leases, func(l held) bool { return l.id == lease })
-}
+func (h *Holds) Remove(lease string) { delete(h.leases, lease) }
 
 // Leases returns the IDs of the leases.
-func (h *Holds) Leases() (ids []string) {
-	for _, l := range h.leases {
-		ids = append(ids, l.id)
-	}
-	return ids
-}
+func (h *Holds) Leases() []string { return slices.Sorted(maps.Keys(h.leases)) }
 
-// Answered notes the answer to a hold that was sent at a time, and returns the leases that the host does not have any
-// more. Another process of the host has none of its leases that it does not name.
-func (h *Holds) Answered(sent time.Time, boot string, gone []string) (lost []string) {
-	if sent.Before(h.answered) {
-		return nil // an answer that is older than another
-	}
-	h.answered, h.boot = sent, boot
-	h.leases = slices.DeleteFunc(h.leases, func(l held) bool {
-		// One that was granted after the hold was sent is none of its business.
-		is := slices.Contains(gone, l.id) && !l.since.After(sent)
-		if is {
-			lost = append(lost, l.id)
+// Answered notes the answer to a hold of leases that was sent at a time, and returns those that the host does not have
+// any more. The host has not had others go on, such as one that it has granted meanwhile.
+func (h *Holds) Answered(sent time.Time, leases, gone []string) (lost []string) {
+	for _, id := range leases {
+		if last, is := h.leases[id]; is && sent.After(last) {
+			h.leases[id] = sent
 		}
-		return is
-	})
+	}
+	for _, id := range gone {
+		if _, is := h.leases[id]; is {
+			delete(h.leases, id)
+			lost = append(lost, id)
+		}
+	}
 	return lost
 }
 
 // Lost returns the leases that are lost at a time because the host has not answered, and when it must be called again;
 // the zero time: there are no leases.
 func (h *Holds) Lost(now time.Time) (lost []string, again time.Time) {
-	if len(h.leases) == 0 {
-		return nil, time.Time{}
+	for id, last := range h.leases {
+		end := last.Add(LossTime)
+		switch {
+		case !end.After(now):
+			delete(h.leases, id)
+			lost = append(lost, id)
+		case again.IsZero() || end.Before(again):
+			again = end
+		}
 	}
-	if end := h.answered.Add(LossTime); end.After(now) {
-		return nil, end
-	}
-	lost = h.Leases()
-	h.leases = nil
-	return lost, time.Time{}
+	return lost, again
 }
