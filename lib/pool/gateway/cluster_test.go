@@ -327,9 +327,9 @@ func (c *cluster) rest() {
 // Whatever happens to messages, connections, hosts and gateways: no instance has two holders who can both use it, and
 // afterwards each request is served, each lease has ended, and each slot is free.
 func TestFaults(t *testing.T) {
-	most := 1000
+	most := 2000
 	if os.Getenv("LONG") != "" {
-		most = 10_000
+		most = 30_000
 	}
 	seed := mathrand.Uint64()
 	t.Log("seed", seed)

@@ -228,8 +228,7 @@ func (g *Gateway) ask(s remote.Step) {
 	err := g.options.Bus.Request(ctx, bus.FreeSubject(s.Region, s.Request.Pool, bus.Any, g.user(), g.id), body, &answer)
 	var o *remote.Offer
 	if err == nil && answer.ID != "" {
-		o = &remote.Offer{ID: answer.ID, Region: s.Region, Host: answer.Host, Pool: s.Request.Pool, URL: answer.URL,
-			Boot: answer.Boot}
+		o = &remote.Offer{ID: answer.ID, Region: s.Region, Host: answer.Host, Pool: s.Request.Pool, URL: answer.URL}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -279,7 +278,7 @@ func (g *Gateway) offered(m *bus.Message) {
 	}
 	// The server vouches for the host in the subject, its last token.
 	o := &remote.Offer{ID: b.ID, Region: bus.Name(tokens[2]), Host: bus.Name(tokens[len(tokens)-1]), Pool: b.Pool,
-		Want: b.Want, URL: b.URL, Boot: b.Boot}
+		Want: b.Want, URL: b.URL}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ctx.Err() != nil {

@@ -13,9 +13,9 @@ const (
 	maxWants    = 10_000 // of a user in all queues
 	firstPause  = 5 * time.Millisecond
 	lastPause   = 200 * time.Millisecond
-	maxSilent   = 2 // offers in a row without an answer
-	maxLapsed   = 3 // offers in a row that were taken and not leased
-	banLapses   = 20
+	maxSilent   = 2  // offers in a row without an answer
+	maxLapsed   = 3  // offers in a row that were taken and not leased
+	banLapses   = 20 // the same, of a user
 	banInterval = 10 * time.Second
 	// hideTime is how long a host that gateways cannot reach hides from them.
 	hideTime = 30 * time.Second
@@ -35,9 +35,8 @@ type gateways struct {
 type user struct {
 	gateways map[string]*gateway
 	wants    int
-	lapses   int       // since
-	since    time.Time // the begin of the interval
-	until    time.Time // end of a pause
+	lapses   int       // in a row
+	until    time.Time // end of a pause, or of the last offer that has lapsed
 }
 
 // gatewayKey is a process of a user.
@@ -99,7 +98,7 @@ func (all *gateways) clean(now time.Time) {
 				delete(u.gateways, id)
 			}
 		}
-		if len(u.gateways) == 0 && now.After(u.until) && now.Sub(u.since) > banInterval {
+		if len(u.gateways) == 0 && now.Sub(u.until) > banInterval {
 			delete(all.users, name)
 		}
 	}
@@ -107,7 +106,7 @@ func (all *gateways) clean(now time.Time) {
 
 // add adds a want. It reports whether there was room.
 func (g *gateway) add(id string, w *want) bool {
-	if g.user.wants >= maxWants {
+	if g.user.wants >= maxWants || g.user.lapses >= banLapses {
 		return false
 	}
 	g.user.wants++
@@ -179,7 +178,9 @@ func (g *gateway) answered(now time.Time, pool string, r result) (ended []*want)
 		g.pause = 0
 	case declined:
 		g.pause = min(max(firstPause, 2*g.pause), lastPause)
-		g.until = now.Add(g.pause)
+		if g.until = now.Add(g.pause); g.pause == lastPause {
+			return g.drop(pool) // it wants what it does not take
+		}
 	case silent:
 		if g.silent++; g.silent >= maxSilent {
 			return g.drop("")
@@ -193,24 +194,26 @@ func (g *gateway) answered(now time.Time, pool string, r result) (ended []*want)
 }
 
 // over notes that the gateway has leased the slot of an offer that it had accepted, or has let it lapse. It returns
-// the wants that end by that. After many lapses its user gets no offers for a while.
+// the wants that end by that. After many lapses without a lease its user gets no offers for a while, and has no wants
+// until it leases or has been forgotten.
 func (g *gateway) over(now time.Time, leased bool) (ended []*want) {
+	u := g.user
 	if leased {
-		g.lapses = 0
+		g.lapses, u.lapses = 0, 0
 		return nil
 	}
-	u := g.user
-	if now.Sub(u.since) > banInterval {
-		u.since, u.lapses = now, 0
-	}
+	u.until = now
 	if u.lapses++; u.lapses >= banLapses {
 		u.until = now.Add(banInterval)
+		for _, g := range u.gateways {
+			ended = append(ended, g.drop("")...)
+		}
 	}
 	if g.lapses++; g.lapses >= maxLapsed {
 		g.lapses = 0
-		return g.drop("")
+		ended = append(ended, g.drop("")...)
 	}
-	return nil
+	return ended
 }
 
 // used notes that a gateway has used an offer, or could not. A host of which several gateways in a row could use no

@@ -52,8 +52,8 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%d wants end, not %d; %d are open", len(got), ended, g.open)
 		}
 	}
-	for _, ms := range []time.Duration{5, 10, 20, 40, 80, 160, 200, 200} {
-		offer(declined, 0)
+	for n, ms := range []time.Duration{5, 10, 20, 40, 80, 160, 200, 200} {
+		offer(declined, []int{6: 2, 7: 0}[n])
 		if got := g.later(now); got != ms*time.Millisecond {
 			t.Errorf("a pause of %v, not %v ms", got, ms)
 		}
@@ -71,7 +71,7 @@ func TestAnswers(t *testing.T) {
 	offer(silent, 0)
 	offer(accepted, 0)
 	offer(silent, 0)
-	offer(silent, 3)
+	offer(silent, 1)
 	g = filled(&all, "u", "g")
 	offer(satisfied, 2)
 	g = filled(&all, "u", "g")
@@ -94,7 +94,7 @@ func TestLapses(t *testing.T) {
 	var all gateways
 	for n := range 20 {
 		g := filled(&all, "u", fmt.Sprint("g", n/5))
-		if got := len(g.over(now, false)); (got > 0) != (n%5 == 2) {
+		if got := len(g.over(now, false)); (got > 0) != (n%5 == 2 || n == 19) {
 			t.Errorf("lapse %d: %d wants end", n, got)
 		}
 		now = now.Add(100 * time.Millisecond)
@@ -105,10 +105,12 @@ func TestLapses(t *testing.T) {
 	}
 	now = now.Add(late)
 	g := filled(&all, "u", "g9")
-	if g.later(now) != 0 {
-		t.Error("it does not end")
+	if g.later(now) != 0 || len(g.wants) != 0 {
+		t.Error("it does not end, or it may want", g.wants)
 	}
-	for range 50 { // now and then one
+	g.over(now, true)
+	g = filled(&all, "u", "g9")
+	for range 50 {
 		if got := g.over(now, false); got != nil || g.later(now) != 0 {
 			t.Fatal("punished for lapses between leases")
 		}

@@ -133,7 +133,6 @@ type Offer struct {
 	Pool   string
 	Want   string // the want that it answers; "": none
 	URL    string // of the host
-	Boot   string // ID of the host's process
 }
 
 // Do is a kind of message.
@@ -260,34 +259,35 @@ func (t *Table) Waits(pool, region string) bool {
 
 // Asked notes the answer to an ask: an offer, none because the host had no room, or no answer. With full, no host has
 // room. It returns the request that takes the offer, which may be another one; nil: none.
-func (t *Table) Asked(now time.Time, seq uint64, offer *Offer, answered, full bool) *Request {
+func (t *Table) Asked(now time.Time, seq uint64, offer *Offer, answered, full bool) (taker *Request) {
+	if offer != nil {
+		taker = t.Offered(now, offer)
+	}
 	in := t.asks[seq]
-	if in != nil {
-		delete(t.asks, seq)
-		in.ask = 0
-		switch {
-		case offer != nil:
-			in.late, in.none = 0, 0
-		case full:
-			in.waits = true
-		case answered:
-			in.late = 0
-			in.none++
-		default:
-			in.late++
-		}
-		if in.late >= maxLate || in.none >= maxNone {
-			in.waits = true
-		}
-		if in.askAt = now; in.waits {
-			in.askAt = now.Add(t.jitter(backstop/2) + backstop*3/4)
-		}
-		t.wake(in.of, now)
+	if in == nil {
+		return taker
 	}
-	if offer == nil {
-		return nil
+	delete(t.asks, seq)
+	in.ask = 0
+	switch {
+	case taker != nil:
+		in.late, in.none = 0, 0
+	case full:
+		in.waits = true
+	case answered: // that there is no room, or with an offer that nobody can use
+		in.late = 0
+		in.none++
+	default:
+		in.late++
 	}
-	return t.Offered(now, offer)
+	if in.late >= maxLate || in.none >= maxNone {
+		in.waits = true
+	}
+	if in.askAt = now; in.waits {
+		in.askAt = now.Add(t.jitter(backstop/2) + backstop*3/4)
+	}
+	t.wake(in.of, now)
+	return taker
 }
 
 // Offered decides who takes an offer: the oldest request of the pool that can, whichever the host has named. It
