@@ -389,3 +389,32 @@ func stopSuccessor(w *cmdtest.World) {
 		w.T.Cleanup(func() { syscall.Kill(p.Process.PID, syscall.SIGTERM) })
 	}
 }
+
+// A request gets a browser of its own region while there is one, and then one of the next region.
+func TestRegionsOfNATS(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	s := startNATS(t)
+	client, _ := hosts(w, s, 1, "NATS_REGION=eu", "_A_INSTANCES=2")
+	tokens := w.Dir + "/tokens"
+	w.With("BTOOLS_STATE="+w.Dir+"/us.json").WebPool([]string{"--token-file", tokens, "--nats", s.url(), "--socket",
+		w.Dir + "/us"}, "NATS_NAME=us0", "NATS_REGION=us", "_A_INSTANCES=2")
+	near := client.With("PW_MCP_PROXY_NATS_REGIONS=eu us")
+	cmdtest.Until(t, "two hosts are found", func() bool { return free(client) == 4 })
+	freeIn := func(region string) (n int) {
+		for _, h := range listHosts(client) {
+			if h.Host.Region == region {
+				n += h.Host.Free
+			}
+		}
+		return n
+	}
+	for k := range 4 {
+		hold(near, "A")
+		if eu, us := freeIn("eu"), freeIn("us"); eu != max(0, 1-k) || us != min(2, 3-k) {
+			t.Errorf("after %d leases %d are free in the own region, %d in the next one", k+1, eu, us)
+		}
+	}
+	client.With("PW_MCP_PROXY_NATS_REGION=eu").Run("bpool", "lease", "--timeout", "1s", "A", "--", "true").
+		Exits(t, 75, "none of the hosts")
+}
