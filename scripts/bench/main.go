@@ -68,7 +68,7 @@ var cases = []Case{
 	{"builtin", "builtin: tools/list after the start", firstList},
 	{"builtin", "builtin: first loaded page", firstPage},
 	{"builtin", "builtin: rounds of calls", rounds},
-	{"builtin", "builtin: 50 agents", fifty},
+	{"builtin fifty", "builtin: 50 agents", fifty},
 	{"builtin", "@playwright/mcp with 50 sessions", fiftyOfPeer},
 	{"builtin", "builtin: a page of 5,000 elements", bigSnapshot},
 	{"builtin page", "builtin: a page's tool", pageTool},
