@@ -8,8 +8,8 @@ import (
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	for name, token := range map[string]string{"A-1_b": "A-1_b", "a.b": "a=2eb", "*": "=2a", ">": "=3e", "my pool": "my=20pool",
-		"=2e": "=3d2e", "ü": "=c3=bc"} {
+	for name, token := range map[string]string{"A-1_b": "A-1_b", "a.b": "a=2eb", "*": "=2a", ">": "=3e",
+		"my pool": "my=20pool", "=2e": "=3d2e", "ü": "=c3=bc"} {
 		if got := Token(name); got != token || Name(got) != name {
 			t.Errorf("%q: %q, and back %q", name, got, Name(got))
 		}
@@ -44,8 +44,9 @@ func FuzzTokens(f *testing.F) {
 		if name == All {
 			return
 		}
-		if got := Token(name); Name(got) != name || !token.MatchString(got) || !endpoint.MatchString(endpointName(name)) {
-			t.Errorf("%q: %q, %q, %q", name, got, Name(got), endpointName(name))
+		got, end := Token(name), endpointName(name)
+		if Name(got) != name || !token.MatchString(got) || !endpoint.MatchString(end) {
+			t.Errorf("%q: %q, %q, %q", name, got, Name(got), end)
 		}
 	})
 }
@@ -57,7 +58,8 @@ func TestMessages(t *testing.T) {
 	if err := read(`{"want":"x","age_ms":5,"new":{"of":"later"}}`); err != nil || w.Want != "x" || w.Age != 5 {
 		t.Error(w, err)
 	}
-	for _, text := range []string{"", "x", `{"want":1}`, `{"age_ms":1e99}`, `{"want":"` + strings.Repeat("x", MaxSize) + `"}`} {
+	long := `{"want":"` + strings.Repeat("x", MaxSize) + `"}`
+	for _, text := range []string{"", "x", `{"want":1}`, `{"age_ms":1e99}`, long} {
 		if read(text) == nil {
 			t.Errorf("%.20q is read", text)
 		}

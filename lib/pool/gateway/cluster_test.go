@@ -197,8 +197,9 @@ func (c *cluster) newGateway() {
 	m := &member{name: name, station: &station{net: c.network, name: name}, end: end}
 	var err error
 	up := func() (time.Time, error) { return time.Time{}, nil }
-	m.Gateway, err = New(ctx, Options{Bus: m.station, Down: up, User: name, Regions: []string{"r"}, FarAfter: time.Second,
-		Token: func() (string, error) { return clusterToken, nil }, HTTP: &http.Client{Transport: line{c.network, name}}, Log: discard})
+	token := func() (string, error) { return clusterToken, nil }
+	m.Gateway, err = New(ctx, Options{Bus: m.station, Down: up, User: name, Regions: []string{"r"}, Token: token,
+		HTTP: &http.Client{Transport: line{c.network, name}}, Log: discard})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -279,20 +279,19 @@ func (g *Gateway) offered(m *bus.Message) {
 	// The server vouches for the host in the subject, its last token.
 	o := &remote.Offer{ID: b.ID, Region: bus.Name(tokens[2]), Host: bus.Name(tokens[len(tokens)-1]), Pool: b.Pool,
 		Want: b.Want, URL: b.URL}
+	answer := bus.Answer{By: g.user() + "." + g.id}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ctx.Err() != nil {
-		return
+	if g.ctx.Err() == nil {
+		r := g.table.Offered(time.Now(), o)
+		if answer.Yes = r != nil; answer.Yes {
+			g.takeLocked(r, o)
+		} else if !g.table.Waits(o.Pool, o.Region) {
+			answer.Left = new(int)
+		}
+		g.wakeLocked()
 	}
-	r := g.table.Offered(time.Now(), o)
-	answer := bus.Answer{Yes: r != nil, By: g.user() + "." + g.id}
-	if r != nil {
-		g.takeLocked(r, o)
-	} else if !g.table.Waits(o.Pool, o.Region) {
-		answer.Left = new(int)
-	}
+	g.mu.Unlock()
 	m.Answer(answer)
-	g.wakeLocked()
 }
 
 // takeLocked has a request take an offer. If the host is slow, the request goes on as well, and takes what it gets
@@ -340,6 +339,7 @@ func (g *Gateway) Lease(ctx context.Context, r Request) (*Lease, error) {
 	if _, err := g.options.Token(); err != nil {
 		return nil, control.Errorf(control.BadConfig, "cannot read the token for the hosts: %v", err)
 	}
+	r.Timeout = max(r.Timeout, remote.AnswerTime) // one ask at least
 	w := &waiting{request: r, result: make(chan result, 1)}
 	wanted := &remote.Request{ID: rand.Text(), Pool: r.Pool, Region: r.Region, Began: time.Now()}
 	g.mu.Lock()

@@ -44,8 +44,10 @@ func TestGarbageForHosts(t *testing.T) {
 		c := newCluster(t, 1, 1, 2, 1)
 		synctest.Wait()
 		m := &station{net: c.network, name: "stranger"}
-		for _, text := range []string{"", "x", "null", "[]", `{}`, `{"want":7}`, `{"want":"` + strings.Repeat("x", bus.MaxSize) + `"}`,
-			`{"want":"a","pool":"A","age_ms":-1,"timeout_ms":1000}`, `{"want":"a","pool":"A","age_ms":1,"timeout_ms":-1}`,
+		for _, text := range []string{"", "x", "null", "[]", `{}`, `{"want":7}`,
+			`{"want":"` + strings.Repeat("x", bus.MaxSize) + `"}`,
+			`{"want":"a","pool":"A","age_ms":-1,"timeout_ms":1000}`,
+			`{"want":"a","pool":"A","age_ms":1,"timeout_ms":-1}`,
 			`{"want":"a","pool":"B","age_ms":1,"timeout_ms":1000}`, `{"wants":["a","b","a"]}`, `{"wants":"a"}`,
 			`{"want":"` + strings.Repeat("x", 65) + `","pool":"A","timeout_ms":1000}`} {
 			m.raw(bus.FreeSubject("r", "A", bus.Any, "u", "g"), text)
@@ -112,7 +114,7 @@ func TestGreedyGateways(t *testing.T) {
 }
 
 // badHost is a host that has room always, and grants nothing.
-func (c *cluster) badHost(addr, url string, answer func(*http.Request) (*http.Response, error)) (asked *[]bus.Ask, tries *atomic.Int64) {
+func (c *cluster) badHost(addr, url string, answer answerer) (asked *[]bus.Ask, tries *atomic.Int64) {
 	asked, tries = new([]bus.Ask), new(atomic.Int64)
 	c.mu.Lock()
 	c.strangers[addr] = func(r *http.Request) (*http.Response, error) {
@@ -131,22 +133,25 @@ func (c *cluster) badHost(addr, url string, answer func(*http.Request) (*http.Re
 }
 
 func TestBadHosts(t *testing.T) {
-	answer := func(code int, body io.Reader) func(*http.Request) (*http.Response, error) {
+	answer := func(code int, body io.Reader) answerer {
 		return func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(body)}, nil
 		}
 	}
-	text := func(code int, text string) func(*http.Request) (*http.Response, error) {
+	text := func(code int, text string) answerer {
 		return func(r *http.Request) (*http.Response, error) { return answer(code, strings.NewReader(text))(r) }
 	}
 	hangs := func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
+	elsewhere := `{"v":1,"lease":{"id":"l"},"instance":{"http_url":"http://127.0.0.1:22"}}`
+	half := io.MultiReader(strings.NewReader(`{"v":1`), iotest.ErrReader(io.ErrUnexpectedEOF))
+	refuses := func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }
 	const addr, url = "127.0.9.9:80", "http://127.0.9.9:80"
 	for name, c := range map[string]struct {
 		url    string
-		answer func(*http.Request) (*http.Response, error)
+		answer answerer
 		tries  int64 // of each request
 	}{
 		"no encryption":     {"http://8.8.8.8", nil, 0},
@@ -159,9 +164,9 @@ func TestBadHosts(t *testing.T) {
 		"HTML":              {url, text(200, "<html>"), 1},
 		"JSON":              {url, text(200, "{}"), 1},
 		"an error":          {url, text(500, "x"), 1},
-		"another's address": {url, text(200, `{"v":1,"lease":{"id":"l"},"instance":{"http_url":"http://127.0.0.1:22"}}`), 1},
-		"half an answer":    {url, answer(200, io.MultiReader(strings.NewReader(`{"v":1`), iotest.ErrReader(io.ErrUnexpectedEOF))), 1},
-		"no connection":     {url, func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }, 1},
+		"another's address": {url, text(200, elsewhere), 1},
+		"half an answer":    {url, answer(200, half), 1},
+		"no connection":     {url, refuses, 1},
 		"30 s":              {url, hangs, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +241,8 @@ func TestAHostHides(t *testing.T) {
 		synctest.Wait()
 		m := &station{net: c.network, name: "stranger"}
 		ask := func(gateway string) error {
-			return m.Request(t.Context(), bus.FreeSubject("r", "A", bus.Any, "u", gateway), bus.Ask{Pool: "A"}, &bus.Offer{})
+			subject := bus.FreeSubject("r", "A", bus.Any, "u", gateway)
+			return m.Request(t.Context(), subject, bus.Ask{Pool: "A"}, &bus.Offer{})
 		}
 		for _, gateway := range []string{"a", "a", "b"} {
 			if err := ask(gateway); err != nil {

@@ -29,14 +29,17 @@ type network struct {
 	rate          float64 // part of the messages that are lost, repeated, late or out of order
 	faults        int     // so far
 	subscriptions []*subscription
-	hosts         map[string]*machine // by address
-	strangers     map[string]func(*http.Request) (*http.Response, error)
+	hosts         map[string]*machine   // by address
+	strangers     map[string]answerer   // that answer requests to an address
 	cuts          map[cut]chan struct{} // closed when the cut is over
 	leases        map[string]*Lease     // of living gateways, by ID
 	dead          map[string]bool       // gateways that were killed
 	holders       map[string]string     // last lease of an instance, by boot and instance
 	broken        func(text string)     // notes what must never be
 }
+
+// answerer answers requests.
+type answerer func(*http.Request) (*http.Response, error)
 
 // cut is one direction between two machines.
 type cut struct{ from, to string }
@@ -62,7 +65,7 @@ type station struct {
 
 func newNetwork(seed uint64, broken func(string)) *network {
 	return &network{r: rand.New(rand.NewPCG(seed, 0)), hosts: map[string]*machine{},
-		strangers: map[string]func(*http.Request) (*http.Response, error){}, cuts: map[cut]chan struct{}{},
+		strangers: map[string]answerer{}, cuts: map[cut]chan struct{}{},
 		leases: map[string]*Lease{}, dead: map[string]bool{}, holders: map[string]string{}, broken: broken}
 }
 
