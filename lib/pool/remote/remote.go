@@ -37,7 +37,7 @@ const (
 	lastRepeat     = 80 * time.Second       // at most
 	lapseJitter    = 200 * time.Millisecond // until a request goes on whose offer had lapsed, at most
 	reconnectTime  = time.Second            // in which all requests ask again after a reconnection
-	slowAvoidance  = 2 * time.Second        // of a host that does not answer; each time twice as long
+	slowAvoidance  = 2 * time.Second        // of a host that does not answer
 	firstAvoidance = 30 * time.Second       // of a host that cannot be reached; each time twice as long
 	lastAvoidance  = 5 * time.Minute        // at most
 	maxAvoided     = 64                     // hosts that an ask names
@@ -334,9 +334,13 @@ func (t *Table) Failed(now time.Time, r *Request, o *Offer, why Failure) {
 	case Lapsed:
 		next = now.Add(t.jitter(lapseJitter))
 	case Lost:
-		t.avoid(now, o.Host, slowAvoidance)
+		h := t.host(o.Host)
+		h.avoided = later(h.avoided, now.Add(slowAvoidance))
 	case Unreachable:
-		t.avoid(now, o.Host, firstAvoidance)
+		if h := t.host(o.Host); h.last == 0 || !h.avoided.After(now) { // unless another request has found it
+			h.last = min(max(firstAvoidance, 2*h.last), lastAvoidance)
+			h.avoided = now.Add(h.last)
+		}
 	case Refused:
 		r.Not = append(r.Not, o.Host)
 	}
@@ -350,14 +354,12 @@ func (t *Table) Failed(now time.Time, r *Request, o *Offer, why Failure) {
 	t.wake(r, next)
 }
 
-// avoid has all requests avoid a host for some time, or twice as long as the last time.
-func (t *Table) avoid(now time.Time, name string, least time.Duration) {
-	h := t.host(name)
-	if h.avoided.After(now) && h.last >= least {
-		return // by what another request has found
+// later returns the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	h.last = min(max(least, 2*h.last), lastAvoidance)
-	h.avoided = now.Add(h.last)
+	return b
 }
 
 // Reached notes that a host can be reached.
