@@ -148,7 +148,8 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	text := must(json.Marshal(answer))
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(bytes.NewReader(text))}, nil
+	return &http.Response{StatusCode: status, Status: http.StatusText(status),
+		Body: io.NopCloser(bytes.NewReader(text))}, nil
 }
 
 // lease leases by one of the gateways, and releases after a time that is random with a mean.
@@ -201,8 +202,8 @@ func (c *cloud) forget() (since func() (grants, messages, cores float64, waits s
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		grants := float64(c.granted.Load() - granted)
-		return grants, (c.messages() - messages) / grants, (cpuOf(c.server) - cpu).Seconds() / time.Since(began).Seconds(),
-			append(series(nil), c.waits...)
+		cores := (cpuOf(c.server) - cpu).Seconds() / time.Since(began).Seconds()
+		return grants, (c.messages() - messages) / grants, cores, append(series(nil), c.waits...)
 	}
 }
 
@@ -285,8 +286,8 @@ func fullHosts(waiting, rate float64, burnt int) func(b *bench) {
 			what += fmt.Sprintf(", %d cores burnt", burnt)
 		}
 		row(what+": slots in use", "≥ 98 %", "%.1f %%", used.median())
-		row("… wait p50, p99, longest ÷ median", "–, –, ≤ 4", "%.1f, %.1f s, %.1f", waits.at(50)/1000, waits.at(99)/1000,
-			waits.at(100)/waits.at(50))
+		row("… wait p50, p99, longest ÷ median", "–, –, ≤ 4", "%.1f, %.1f s, %.1f", waits.at(50)/1000,
+			waits.at(99)/1000, waits.at(100)/waits.at(50))
 		row("… messages a grant, offers that had lapsed, cores of nats-server", "≤ 50, ≤ 1 %", "%.0f, %.1f %%, %.2f",
 			messages, float64(c.late.Load()-late)/grants*100, cores)
 	}
