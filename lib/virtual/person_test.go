@@ -19,6 +19,7 @@ func TestPersonSees(t *testing.T) {
 	agent := connect(t, s, "")
 	agent.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
 	page := agent.pages()[0]
+	until(t, "all is answered", func() bool { return !s.isBusy() })
 	used := s.Used()
 	p := person(t, s, "anna")
 	at := p.attach(page)
