@@ -1,14 +1,11 @@
 package pool
 
 import (
-	"context"
 	"crypto/rand"
-	"slices"
 	"time"
 
 	"btools/lib/control"
 	"btools/lib/fleet/book"
-	"btools/lib/tokens"
 )
 
 // An instance that is offered to a client of another machine is reserved for a short time. The offer is not a lease:
@@ -35,8 +32,20 @@ type Room struct {
 	Drained bool
 }
 
+// Offers are the offers of a service.
+type Offers struct {
+	service *Service
+	all     map[string]*offer // by ID; the service's lock guards it
+	changed chan struct{}     // of capacity 1
+}
+
+func newOffers(v *Service) *Offers {
+	return &Offers{service: v, all: map[string]*offer{}, changed: make(chan struct{}, 1)}
+}
+
 // Rooms returns how busy the pools are.
-func (v *Service) Rooms() (all []Room) {
+func (f *Offers) Rooms() (all []Room) {
+	v := f.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, p := range v.pools {
@@ -52,20 +61,21 @@ func (v *Service) Rooms() (all []Room) {
 	return all
 }
 
-// RoomChanged receives a value after changes of the rooms.
-func (v *Service) RoomChanged() <-chan struct{} { return v.roomChanged }
+// Changed receives a value after changes of the rooms.
+func (f *Offers) Changed() <-chan struct{} { return f.changed }
 
-// noteRoom notes that a room has changed.
-func (v *Service) noteRoom() {
+// note notes that a room has changed.
+func (f *Offers) note() {
 	select {
-	case v.roomChanged <- struct{}{}:
+	case f.changed <- struct{}{}:
 	default:
 	}
 }
 
 // Offer reserves a free instance of a pool. Unless the offer is returned, over is called when it has been leased, or
 // has lapsed.
-func (v *Service) Offer(pool string, over func(leased bool)) (id string, ok bool) {
+func (f *Offers) Offer(pool string, over func(leased bool)) (id string, ok bool) {
+	v := f.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.pools.named(pool)
@@ -84,7 +94,7 @@ func (p *pool) offerLocked(n int, over func(leased bool)) (id string) {
 	s := p.currentLocked().slots[n]
 	o := &offer{id: rand.Text(), slot: s, over: over}
 	s.offer = o
-	s.service.offers[o.id] = o
+	s.service.Offers.all[o.id] = o
 	o.timer = time.AfterFunc(offerTime, func() {
 		if o.end() && over != nil {
 			over(false)
@@ -112,14 +122,14 @@ func (o *offer) end() bool {
 func (o *offer) forgetLocked() {
 	o.timer.Stop()
 	o.slot.offer = nil
-	delete(o.slot.service.offers, o.id)
+	delete(o.slot.service.Offers.all, o.id)
 }
 
 // Return gives an offer back.
-func (v *Service) Return(id string) {
-	v.mu.Lock()
-	o := v.offers[id]
-	v.mu.Unlock()
+func (f *Offers) Return(id string) {
+	f.service.mu.Lock()
+	o := f.all[id]
+	f.service.mu.Unlock()
 	if o != nil {
 		o.end()
 	}
@@ -130,7 +140,7 @@ var errLapsed = control.Errorf(control.OfferLapsed, "the offer has lapsed")
 
 // useOfferLocked returns the number of the instance of an offer to a pool, which ends.
 func (p *pool) useOfferLocked(id string) (int, error) {
-	o := p.service.offers[id]
+	o := p.service.Offers.all[id]
 	if o == nil || o.slot.pool != p || o.slot.retired || o.slot.state != Healthy || p.drained {
 		return 0, errLapsed
 	}
@@ -143,8 +153,9 @@ func (p *pool) useOfferLocked(id string) (int, error) {
 
 // Want queues a request for an instance of a pool, which began at a time. It calls serve in a goroutine of its own,
 // with an offer as that of Offer, or with "" if there will be none until a time, unless cancel is called before.
-func (v *Service) Want(pool string, began, until time.Time, serve func(offer string), over func(leased bool)) (
+func (f *Offers) Want(pool string, began, until time.Time, serve func(offer string), over func(leased bool)) (
 	cancel func(), before int, err error) {
+	v := f.service
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p, err := v.pools.find(pool)
@@ -188,45 +199,5 @@ func (v *Service) Want(pool string, began, until time.Time, serve func(offer str
 	return func() { timer.Stop(); end() }, w.Before(), nil
 }
 
-// HoldOn extends leases of a token by their time to live. It returns the leases of the token that have ended, those
-// that this process does not have, and what waits until another one of them ends and returns it, or the context ends.
-func (v *Service) HoldOn(t *tokens.Token, ids []string) (gone, elsewhere []string,
-	ended func(context.Context) []string) {
-	held := map[string]*lease{}
-	v.mu.Lock()
-	for _, id := range ids {
-		l := v.leases[id]
-		switch {
-		case l == nil:
-			elsewhere = append(elsewhere, id)
-		case l.by.Token == nil || l.by.Token.Name != t.Name:
-			gone = append(gone, id)
-		default:
-			held[id] = l
-			l.expires = time.Now().Add(l.ttl)
-			l.slot.pool.leases.Prolong(l.held, v.clock.until(l.ttl))
-		}
-	}
-	v.mu.Unlock()
-	return gone, elsewhere, func(ctx context.Context) (gone []string) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for _, l := range held {
-			defer context.AfterFunc(l.ctx, cancel)()
-		}
-		<-ctx.Done()
-		for id, l := range held {
-			if l.ctx.Err() != nil {
-				gone = append(gone, id)
-			}
-		}
-		return gone
-	}
-}
-
-// IsDrained reports whether no pool grants leases.
-func (v *Service) IsDrained() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.closing || !slices.ContainsFunc(v.pools, func(p *pool) bool { return !p.drained })
-}
+// Drain is that of the service.
+func (f *Offers) Drain(pool string, on bool) (int, error) { return f.service.Drain(pool, on) }

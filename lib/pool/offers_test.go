@@ -19,7 +19,7 @@ func byOffer(t *testing.T, v *pool.Service, offer string) answer {
 func room(t *testing.T, v *pool.Service, free, offered, waiting int) {
 	t.Helper()
 	synctest.Wait()
-	if r := v.Rooms()[0]; r.Free != free || r.Offered != offered || r.Waiting != waiting {
+	if r := v.Offers.Rooms()[0]; r.Free != free || r.Offered != offered || r.Waiting != waiting {
 		t.Errorf("%+v, want %d free, %d offered, %d waiting", r, free, offered, waiting)
 	}
 }
@@ -29,17 +29,17 @@ func TestAnOfferIsLeasedOrLapses(t *testing.T) {
 		v := start(t, "_A_INSTANCES=2", "_A_IS_DEFAULT=1")
 		var over []bool
 		offer := func() string {
-			id, ok := v.Offer("A", func(leased bool) { over = append(over, leased) })
+			id, ok := v.Offers.Offer("A", func(leased bool) { over = append(over, leased) })
 			if !ok {
 				t.Fatal("no offer")
 			}
 			return id
 		}
 		lapses, leased := offer(), offer()
-		if _, ok := v.Offer("A", nil); ok {
+		if _, ok := v.Offers.Offer("A", nil); ok {
 			t.Error("three offers of two instances")
 		}
-		if _, ok := v.Offer("B", nil); ok {
+		if _, ok := v.Offers.Offer("B", nil); ok {
 			t.Error("an offer of a pool that there is not")
 		}
 		room(t, v, 0, 2, 0)
@@ -59,9 +59,9 @@ func TestAnOfferIsLeasedOrLapses(t *testing.T) {
 			t.Error(a.err)
 		}
 		returned := offer()
-		v.Return(returned)
-		v.Return(returned)
-		v.Return("x")
+		v.Offers.Return(returned)
+		v.Offers.Return(returned)
+		v.Offers.Return("x")
 		room(t, v, 1, 0, 0)
 		if a := byOffer(t, v, returned); code(a.err) != control.OfferLapsed {
 			t.Error(a.err)
@@ -86,8 +86,8 @@ func TestAnOfferOfWhatIsTakenAway(t *testing.T) {
 			"ended":   {func(v *pool.Service) { v.StopLeasing() }, 0},
 		} {
 			v := start(t, two...)
-			v.Offer("A", nil)
-			id, _ := v.Offer("A", nil)
+			v.Offers.Offer("A", nil)
+			id, _ := v.Offers.Offer("A", nil)
 			if c.do(v); byOffer(t, v, id).err == nil {
 				t.Error(name, "it is leased")
 			}
@@ -105,11 +105,11 @@ func TestWants(t *testing.T) {
 		now, served := time.Now(), make(chan string, 10)
 		want := func(name string, age, timeout time.Duration) (cancel func(), before int) {
 			t.Helper()
-			cancel, before, err := v.Want("A", now.Add(-age), now.Add(timeout), func(offer string) {
+			cancel, before, err := v.Offers.Want("A", now.Add(-age), now.Add(timeout), func(offer string) {
 				if offer == "" {
 					name = "no " + name
 				} else {
-					v.Return(offer)
+					v.Offers.Return(offer)
 				}
 				served <- name
 			}, nil)
@@ -157,7 +157,7 @@ func TestWants(t *testing.T) {
 			t.Error(got)
 		}
 		for _, name := range []string{"A", "B"} {
-			if _, _, err := v.Want(name, now, now.Add(time.Minute), nil, nil); err == nil {
+			if _, _, err := v.Offers.Want(name, now, now.Add(time.Minute), nil, nil); err == nil {
 				t.Error("it waits for", name)
 			}
 		}

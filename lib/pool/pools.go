@@ -161,7 +161,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 	kept := map[*slot]bool{}
 	all := make(pools, len(cfg.Pools))
 	for k, pc := range cfg.Pools {
-		p := &pool{service: v, cfg: pc, leases: &book.Leases[*lease]{Queue: book.Queue{Changed: v.noteRoom}}}
+		p := &pool{service: v, cfg: pc, leases: &book.Leases[*lease]{Queue: book.Queue{Changed: v.Offers.note}}}
 		old := v.pools.named(pc.Name)
 		if old != nil {
 			p.leases, p.drained = old.leases, old.drained // waiting requests keep their order

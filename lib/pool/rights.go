@@ -145,6 +145,41 @@ func PoolOf(t *tokens.Token) string {
 	return ""
 }
 
+// HoldOn extends leases of a token by their time to live. It returns those that are not the token's, those that this
+// process does not have, and what waits until another one ends and returns it, or the context ends.
+func (w View) HoldOn(ids []string) (gone, elsewhere []string, ended func(context.Context) []string) {
+	v, held := w.service, map[string]*lease{}
+	v.mu.Lock()
+	for _, id := range ids {
+		l := v.leases[id]
+		switch {
+		case l == nil:
+			elsewhere = append(elsewhere, id)
+		case l.by.Token == nil || l.by.Token.Name != w.who.Token.Name:
+			gone = append(gone, id)
+		default:
+			held[id] = l
+			l.expires = time.Now().Add(l.ttl)
+			l.slot.pool.leases.Prolong(l.held, v.clock.until(l.ttl))
+		}
+	}
+	v.mu.Unlock()
+	return gone, elsewhere, func(ctx context.Context) (gone []string) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for _, l := range held {
+			defer context.AfterFunc(l.ctx, cancel)()
+		}
+		<-ctx.Done()
+		for id, l := range held {
+			if l.ctx.Err() != nil {
+				gone = append(gone, id)
+			}
+		}
+		return gone
+	}
+}
+
 // Admit returns how long the viewer's request for a lease waits by default, or the error that
 // its token may not lease from the pool.
 func (w View) Admit(pool string) (time.Duration, error) {

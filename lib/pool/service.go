@@ -38,6 +38,8 @@ type Service struct {
 	TokenNames func() []string
 	// States are those that the configuration names; nil: there is no place for them.
 	States *logins.Store
+	// Offers are those to clients of other machines. New makes them.
+	Offers *Offers
 
 	// While it is held, nothing is logged and no proxy is called: a blocked log
 	// or a slow launch must not hold up other pools.
@@ -50,8 +52,6 @@ type Service struct {
 	sessionAddrs map[string]string // where the sessions of a pool are served
 	leases       map[string]*lease
 	kept         shelf
-	offers       map[string]*offer
-	roomChanged  chan struct{} // of capacity 1
 	closing      bool
 	events       events
 	metrics      *metrics
@@ -65,10 +65,9 @@ type Service struct {
 
 // New returns a service; Start starts its pools.
 func New(cfg *config.Config, log *slog.Logger) *Service {
-	v := &Service{Config: cfg, Log: log, leases: map[string]*lease{}, offers: map[string]*offer{},
-		roomChanged: make(chan struct{}, 1), sessionAddrs: map[string]string{},
+	v := &Service{Config: cfg, Log: log, leases: map[string]*lease{}, sessionAddrs: map[string]string{},
 		scaled: map[string]int{}, unlogged: make(leaseLog, maxUnlogged)}
-	v.metrics, v.clock = newMetrics(v), newClock(v.due)
+	v.metrics, v.clock, v.Offers = newMetrics(v), newClock(v.due), newOffers(v)
 	return v
 }
 

@@ -90,9 +90,9 @@ func (b *bench) cloud(hosts, slots, gateways int) *cloud {
 		v.LeaseLevel = slog.LevelDebug
 		must(v.Start(ctx))
 		c.hosts[name] = v
-		h := &offer.Host{Bus: connect(name, nil), Pools: v, Name: name, Region: "r", URL: "https://" + name, Boot: name,
-			Version: "1.0.0", Log: quiet}
-		up.Go(func() { h.Run(ctx, v.RoomChanged()) })
+		h := &offer.Host{Bus: connect(name, nil), Pools: v.Offers, Name: name, Region: "r", URL: "https://" + name,
+			Boot: name, Version: "1.0.0", Log: quiet}
+		up.Go(func() { h.Run(ctx, v.Offers.Changed()) })
 	}
 	for i := range gateways {
 		name := fmt.Sprint("g", i)
@@ -134,7 +134,7 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer = map[string]any{"v": 1, "lease": map[string]string{"id": g.ID},
 			"instance": map[string]string{"http_url": "https://" + r.URL.Host + "/lease/" + g.ID}}
 	case "/hold":
-		gone, _, ended := v.HoldOn(by, body.Leases)
+		gone, _, ended := v.For(control.ByToken(by)).HoldOn(body.Leases)
 		if len(gone) == 0 {
 			wait, _ := time.ParseDuration(body.Wait)
 			ctx, cancel := context.WithTimeout(r.Context(), wait)

@@ -237,7 +237,7 @@ func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.S
 			return err
 		}
 	}
-	host := &offer.Host{Bus: n, Pools: v, Name: h.Name, Region: h.Region, URL: url, Boot: boot,
+	host := &offer.Host{Bus: n, Pools: v.Offers, Name: h.Name, Region: h.Region, URL: url, Boot: boot,
 		Version: semantic(cli.Release()), Log: c.Log}
 	changed := func(up bool) {
 		if !up {
@@ -247,7 +247,7 @@ func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.S
 	n.changed.Store(&changed)
 	go func() {
 		defer n.Close()
-		if err := host.Run(ctx, v.RoomChanged()); err != nil {
+		if err := host.Run(ctx, v.Offers.Changed()); err != nil {
 			c.Log.Error("this host is not offered to others: " + err.Error())
 		}
 	}()

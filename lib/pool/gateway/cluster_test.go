@@ -131,14 +131,14 @@ func (m *machine) start() {
 		Elsewhere: func(context.Context, string, string) []web.Distant { return nil }}
 	p.front = &front.Front{Guard: guard.Guard{Tokens: file}, Log: discard, Routes: s.Routes()}
 	p.station = &station{net: m.cluster.network, name: m.name}
-	p.host = &offer.Host{Bus: p.station, Pools: p.pools, Name: m.name, Region: "r", URL: "http://" + m.addr,
+	p.host = &offer.Host{Bus: p.station, Pools: p.pools.Offers, Name: m.name, Region: "r", URL: "http://" + m.addr,
 		Boot: p.boot, Version: "1.0.0", Log: discard}
 	p.station.changed = func(up bool) {
 		if !up {
 			p.host.Lost()
 		}
 	}
-	m.cluster.all.Go(func() { p.host.Run(p.ctx, p.pools.RoomChanged()) })
+	m.cluster.all.Go(func() { p.host.Run(p.ctx, p.pools.Offers.Changed()) })
 	m.mu.Lock()
 	m.current = p
 	m.mu.Unlock()
@@ -309,7 +309,7 @@ func (c *cluster) rest() {
 	c.t.Helper()
 	for _, m := range c.machines {
 		p := m.process()
-		for _, r := range p.pools.Rooms() {
+		for _, r := range p.pools.Offers.Rooms() {
 			if r.Free != r.Total || r.Offered != 0 || r.Waiting != 0 || p.pools.Leases() != 0 {
 				c.t.Errorf("%s: %+v, %d leases", m.name, r, p.pools.Leases())
 			}

@@ -284,7 +284,7 @@ func TestNoSlotIsLeftFree(t *testing.T) {
 		for time.Now().Before(over) {
 			time.Sleep(50 * time.Millisecond)
 			for _, m := range c.machines {
-				if r := m.process().pools.Rooms()[0]; r.Free == 0 {
+				if r := m.process().pools.Offers.Rooms()[0]; r.Free == 0 {
 					free[m.name] = 0
 				} else if free[m.name] += 50 * time.Millisecond; free[m.name] > 1300*time.Millisecond {
 					t.Errorf("a slot of %s is free for %v", m.name, free[m.name])

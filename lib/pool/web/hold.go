@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"btools/lib/control"
 	"btools/lib/control/api"
 	"btools/lib/front"
+	"btools/lib/pool"
 	"btools/lib/tokens"
 )
 
@@ -45,7 +47,7 @@ func (s *Server) holdOn(w *front.Response, r *http.Request, t *tokens.Token) err
 	if p.Wait.Duration != nil {
 		wait = min(*p.Wait.Duration, maxHoldWait)
 	}
-	gone, elsewhere, ended := s.Pools.HoldOn(t, p.Leases)
+	gone, elsewhere, ended := s.Pools.For(control.ByToken(t)).HoldOn(p.Leases)
 	for _, id := range elsewhere { // another process of this service may have it
 		if _, err := s.call(r.Context(), string(api.Renew), api.RenewRequest{Of: api.Of{Lease: id}}); err != nil {
 			gone = append(gone, id)
@@ -58,6 +60,8 @@ func (s *Server) holdOn(w *front.Response, r *http.Request, t *tokens.Token) err
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeBound))
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	return json.NewEncoder(w).Encode(Held{Boot: s.Boot, Draining: s.Pools.IsDrained(),
-		Gone: append([]string{}, gone...)})
+	grants := func(r pool.Room) bool { return !r.Drained }
+	return json.NewEncoder(w).Encode(Held{Boot: s.Boot,
+		Draining: !slices.ContainsFunc(s.Pools.Offers.Rooms(), grants),
+		Gone:     append([]string{}, gone...)})
 }

@@ -208,7 +208,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 	r.Timeout = new(max(0, most-time.Since(began)).Milliseconds())
 	got, err := control.Finish(s.Lease(ctx, r, inline))
 	if err != nil {
-		s.Pools.Return(a.Offer) // if it has not lapsed
+		s.Pools.Offers.Return(a.Offer) // if it has not lapsed
 		leave()
 		if name != "" && control.ErrorOf(err).Code == control.Unavailable {
 			return nil, guard.Refuse(http.StatusNotFound, control.Unavailable, "the service has no state %q", name)
