@@ -356,9 +356,9 @@ func TestUpgradeOfAHost(t *testing.T) {
 	client, all := hosts(w, startNATS(t), 1, "_A_INSTANCES=2")
 	held := hold(client, "A")
 	on := all[0].W.With("BTOOLS_POOL_SOCKET=" + all[0].Socket)
+	t.Cleanup(func() { stopService(t, w.Dir+"/host0.json") }) // however the test ends
 	for range 2 {
 		on.Run("bpool", "upgrade").Exits(t, 0, "the service has the pid")
-		stopSuccessor(on)
 		if code, _ := cmdtest.Get(t, "GET", held.at()+"/json/version"); code != 200 || held.hasEnded() {
 			t.Fatalf("the lease is lost: %s", &held.errs)
 		}
@@ -372,21 +372,20 @@ func TestUpgradeOfAHost(t *testing.T) {
 	})
 }
 
-// stopSuccessor has the process that serves a socket now end with the test.
-func stopSuccessor(w *cmdtest.World) {
-	w.T.Helper()
+// stopService ends the processes of the service in a state file.
+func stopService(t *testing.T, file string) {
 	var s struct {
 		Pools []struct{ Process struct{ PID int } }
 	}
-	b, err := os.ReadFile(w.Dir + "/host0.json")
+	b, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
 	if err != nil {
-		w.T.Fatal(err)
+		t.Error(err)
 	}
 	for _, p := range s.Pools {
-		w.T.Cleanup(func() { syscall.Kill(p.Process.PID, syscall.SIGTERM) })
+		syscall.Kill(p.Process.PID, syscall.SIGTERM)
 	}
 }
 
