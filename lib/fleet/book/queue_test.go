@@ -224,3 +224,40 @@ func BenchmarkTakePut(b *testing.B) {
 		})
 	}
 }
+
+// Requests without a limit wait beside others and do not count for those. Each knows how many are before it, and
+// every change is told.
+func TestQueueOfGuests(t *testing.T) {
+	changes := 0
+	q := &Queue{Changed: func() { changes++ }}
+	served := func(int, error) {}
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	young, _ := q.Wait(Any, Unlimited, at(3), time.Time{}, served)
+	old, _ := q.Wait(Any, Unlimited, at(1), time.Time{}, served)
+	own, err := q.Wait(Any, 1, at(2), time.Time{}, served)
+	if err != nil || old.Before() != 0 || own.Before() != 1 || young.Before() != 2 || changes != 3 {
+		t.Error(err, old.Before(), own.Before(), young.Before(), changes)
+	}
+	if _, err := q.Wait(Any, 1, at(4), time.Time{}, served); err != ErrQueueFull {
+		t.Error(err)
+	}
+	q.Put(0) // serves the oldest
+	if q.Cancel(old) || q.Waiting() != 2 || changes != 4 {
+		t.Error("the oldest waits", q.Waiting(), changes)
+	}
+	if !q.Cancel(own) || young.Before() != 0 {
+		t.Error("cancelled", young.Before())
+	}
+	if _, err := q.Wait(Any, 1, at(4), time.Time{}, served); err != nil {
+		t.Error("a guest counts for the limit", err)
+	}
+	q.Put(1)
+	q.Put(2)
+	if n, ok := q.Take(Any); ok {
+		t.Error("a slot that a request got is free", n)
+	}
+	q.Put(3)
+	if _, ok := q.Take(3); !ok || changes != 10 {
+		t.Error("changes", changes)
+	}
+}
