@@ -76,7 +76,7 @@ var cases = []Case{
 	{"tasks", "tasks", solveTasks},
 	{"nats", "hosts with room", manyHosts},
 	{"nats full", "full hosts", fullHosts(2000, 500, 0)},
-	{"nats full", "full hosts, a burst and busy cores", fullHosts(5000, 2000, 2)},
+	{"nats full burst", "full hosts, a burst and busy cores", fullHosts(5000, 2000, 2)},
 	{"extension", "extension: launch", joinedLaunches},
 	{"extension", "extension: Runtime.evaluate", joinedEvaluations},
 	{"extension", "hub: 10,000 browsers", hubChurn},

@@ -171,6 +171,23 @@ func (c *cloud) lease(ctx context.Context, mean time.Duration) {
 	l.Release(context.WithoutCancel(ctx))
 }
 
+// fill leases all slots without a gateway, each for a time that is random with a mean.
+func (c *cloud) fill(ctx context.Context, mean time.Duration) {
+	by := control.ByToken(&tokens.Token{Name: "before", Trust: true})
+	for _, v := range c.hosts {
+		for range c.slots / len(c.hosts) {
+			g, _, err := v.Lease(ctx, pool.Request{Pool: "A", TTL: time.Hour, By: by})
+			check(err)
+			c.used.Add(1)
+			time.AfterFunc(time.Duration(rand.ExpFloat64()*float64(mean)), func() {
+				if v.Release(g.ID) {
+					c.used.Add(-1)
+				}
+			})
+		}
+	}
+}
+
 // load makes requests at a rate for a time.
 func (c *cloud) load(ctx context.Context, all *sync.WaitGroup, rate float64, mean, most time.Duration) {
 	for begun, n := time.Now(), 0; time.Since(begun) < most; time.Sleep(time.Millisecond) {
@@ -257,16 +274,15 @@ func fullHosts(waiting, rate float64, burnt int) func(b *bench) {
 		defer all.Wait()
 		defer stop()
 		for range burnt {
-			all.Go(func() {
-				for ctx.Err() == nil {
-				}
-			})
+			busy := exec.Command("sh", "-c", "while :; do :; done")
+			busy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			check(busy.Start())
+			defer busy.Wait()
+			defer busy.Process.Kill()
 		}
 		waiting, rate := waiting*scale, rate*scale
 		mean := time.Duration(float64(c.slots) / rate * float64(time.Second))
-		for free := c.slots; free > c.slots/200; free = c.slots - int(c.used.Load()) {
-			c.load(ctx, &all, float64(free)/4+rate, mean, time.Second)
-		}
+		c.fill(ctx, mean)
 		c.load(ctx, &all, waiting+rate, mean, time.Second)
 		c.load(ctx, &all, rate, mean, 5*time.Second)
 		since, late := c.forget(), c.late.Load()
