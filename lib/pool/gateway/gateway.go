@@ -149,13 +149,10 @@ func (g *Gateway) run() {
 // listenLocked listens to the open slots of the pools for which a request waits, and to the loads of hosts meanwhile.
 func (g *Gateway) listenLocked() {
 	want := map[place]bool{}
-	for r := range g.waits {
+	for pool := range g.table.Pools() {
 		for _, region := range g.options.Regions {
-			at := place{region, r.Pool}
-			if _, known := want[at]; !known && g.table.Waits(r.Pool, region) {
-				want[at], want[place{region, ""}] = true, true
-			} else if !known {
-				want[at] = false
+			if g.table.Waits(pool, region) {
+				want[place{region, pool}], want[place{region, ""}] = true, true
 			}
 		}
 	}
@@ -165,8 +162,8 @@ func (g *Gateway) listenLocked() {
 			delete(g.open, at)
 		}
 	}
-	for at, is := range want {
-		if !is || g.open[at] != nil {
+	for at := range want {
+		if g.open[at] != nil {
 			continue
 		}
 		subject, group, serve := bus.OpenSubject(at.region, at.pool, bus.All), bus.WaitingGroup, g.offered

@@ -286,7 +286,7 @@ func (w *world) checkIdle() {
 		if w.calm.IsZero() || h.free == 0 || w.now.Sub(h.idle) < 1500*time.Millisecond {
 			continue
 		}
-		if known := w.table.hosts[h.name]; known != nil && known.avoided.After(w.now.Add(-2*time.Second)) {
+		if w.table.avoids(w.now.Add(-2*time.Second), h.name) {
 			continue
 		}
 		for _, r := range w.table.lines["p"] {

@@ -9,6 +9,8 @@ package remote
 import (
 	"cmp"
 	"container/heap"
+	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -40,6 +42,7 @@ const (
 	slowAvoidance  = 2 * time.Second        // of a host that does not answer
 	firstAvoidance = 30 * time.Second       // of a host that cannot be reached; each time twice as long
 	lastAvoidance  = 5 * time.Minute        // at most
+	forgetTime     = time.Minute            // until a host is forgotten that says nothing
 	maxAvoided     = 64                     // hosts that an ask names
 )
 
@@ -53,7 +56,10 @@ type Table struct {
 	wants    map[uint64]*place     // without an answer
 	places   map[at]*place         // in queues
 	hosts    map[string]*host
-	known    map[served]int // hosts that have a pool
+	cleaned  time.Time             // when hosts were forgotten
+	avoided  map[string]*avoidance // of hosts
+	known    map[served]int        // hosts that have a pool
+	asked    map[served]time.Time  // last ask of a request that waits
 	timers   timers
 	narrow   []*Request // requests that wait for the window
 	seq      uint64
@@ -66,13 +72,17 @@ type at struct{ want, host string }
 // served is a pool in a region.
 type served struct{ region, pool string }
 
-// host is a host as the gateway knows it.
+// host is a host as it tells of itself.
 type host struct {
-	region  string
-	pools   []string
-	avoided time.Time     // end of its avoidance
-	last    time.Duration // of its last avoidance
-	seen    time.Time     // when it told its load last
+	region string
+	pools  []string
+	seen   time.Time // when it told last
+}
+
+// avoidance is that of a host.
+type avoidance struct {
+	until time.Time
+	last  time.Duration // how long it took the last time
 }
 
 // New returns a table without requests. A request looks in the first region, and after each farAfter without an offer
@@ -80,7 +90,7 @@ type host struct {
 func New(regions []string, farAfter time.Duration, random *rand.Rand) *Table {
 	return &Table{regions: regions, farAfter: farAfter, random: random, lines: map[string][]*Request{},
 		asks: map[uint64]*reach{}, wants: map[uint64]*place{}, places: map[at]*place{}, hosts: map[string]*host{},
-		known: map[served]int{}}
+		avoided: map[string]*avoidance{}, known: map[served]int{}, asked: map[served]time.Time{}}
 }
 
 // Request is a request for a browser. Set its fields before Enter.
@@ -177,6 +187,9 @@ func (t *Table) Leave(r *Request) (steps []Step) {
 	t.lines[r.Pool] = slices.DeleteFunc(t.lines[r.Pool], func(o *Request) bool { return o == r })
 	if len(t.lines[r.Pool]) == 0 {
 		delete(t.lines, r.Pool)
+		for _, in := range r.reaches {
+			delete(t.asked, in.served())
+		}
 	}
 	if r.index >= 0 {
 		heap.Remove(&t.timers, r.index)
@@ -213,6 +226,8 @@ func (t *Table) inherit(r *Request, p *place) bool {
 	return false
 }
 
+func (in *reach) served() served { return served{in.region, in.of.Pool} }
+
 // stands reports whether a request has a place in the queue of a host.
 func (in *reach) stands(host string) bool {
 	return slices.ContainsFunc(in.places, func(p *place) bool { return p.host == host })
@@ -242,12 +257,15 @@ func (t *Table) lose(p *place, next time.Time) {
 
 // most returns the number of places that a request has in a region.
 func (t *Table) most(in *reach) int {
-	known := t.known[served{in.region, in.of.Pool}]
+	known := t.known[in.served()]
 	if 0 < known && known <= fewHosts {
 		return morePlaces
 	}
 	return fewPlaces
 }
+
+// Pools returns the pools of all requests.
+func (t *Table) Pools() iter.Seq[string] { return maps.Keys(t.lines) }
 
 // Waits reports whether a request of a pool waits in a region, so that any host's offer is welcome.
 func (t *Table) Waits(pool, region string) bool {
@@ -284,10 +302,27 @@ func (t *Table) Asked(now time.Time, seq uint64, offer *Offer, answered, full bo
 		in.waits = true
 	}
 	if in.askAt = now; in.waits {
-		in.askAt = now.Add(t.jitter(backstop/2) + backstop*3/4)
+		in.askAt = now.Add(t.again())
+	}
+	if taker != nil && in.waits {
+		t.askAgain(now, in.served())
 	}
 	t.wake(in.of, now)
 	return taker
+}
+
+// askAgain has the oldest request that waits ask at once: a host had room, and others may.
+func (t *Table) askAgain(now time.Time, of served) {
+	delete(t.asked, of)
+	for _, r := range t.lines[of.pool] {
+		for _, in := range r.reaches {
+			if r.taking == nil && in.region == of.region && in.waits {
+				in.askAt = now
+				t.wake(r, now)
+				return
+			}
+		}
+	}
 }
 
 // Offered decides who takes an offer: the oldest request of the pool that can, whichever the host has named. It
@@ -300,7 +335,7 @@ func (t *Table) Offered(now time.Time, o *Offer) *Request {
 		// The host has used this place up. What the request lacks now it inherits from the one that takes the offer.
 		t.lose(p, now.Add(backstop))
 	}
-	if h := t.hosts[o.Host]; h != nil && h.avoided.After(now) {
+	if t.avoids(now, o.Host) {
 		return nil
 	}
 	for _, r := range t.lines[o.Pool] {
@@ -334,12 +369,11 @@ func (t *Table) Failed(now time.Time, r *Request, o *Offer, why Failure) {
 	case Lapsed:
 		next = now.Add(t.jitter(lapseJitter))
 	case Lost:
-		h := t.host(o.Host)
-		h.avoided = later(h.avoided, now.Add(slowAvoidance))
+		t.avoid(o.Host).until = later(t.avoid(o.Host).until, now.Add(slowAvoidance))
 	case Unreachable:
-		if h := t.host(o.Host); h.last == 0 || !h.avoided.After(now) { // unless another request has found it
-			h.last = min(max(firstAvoidance, 2*h.last), lastAvoidance)
-			h.avoided = now.Add(h.last)
+		if a := t.avoid(o.Host); a.last == 0 || !a.until.After(now) { // unless another request has found it
+			a.last = min(max(firstAvoidance, 2*a.last), lastAvoidance)
+			a.until = now.Add(a.last)
 		}
 	case Refused:
 		r.Not = append(r.Not, o.Host)
@@ -363,29 +397,30 @@ func later(a, b time.Time) time.Time {
 }
 
 // Reached notes that a host can be reached.
-func (t *Table) Reached(host string) {
-	if h := t.hosts[host]; h != nil {
-		h.last, h.avoided = 0, time.Time{}
+func (t *Table) Reached(host string) { delete(t.avoided, host) }
+
+// avoid returns the avoidance of a host.
+func (t *Table) avoid(host string) *avoidance {
+	if t.avoided[host] == nil {
+		t.avoided[host] = &avoidance{}
 	}
+	return t.avoided[host]
 }
 
-func (t *Table) host(name string) *host {
-	if t.hosts[name] == nil {
-		t.hosts[name] = &host{}
-	}
-	return t.hosts[name]
+func (t *Table) avoids(now time.Time, host string) bool {
+	a := t.avoided[host]
+	return a != nil && a.until.After(now)
 }
 
 // Avoided returns hosts that a request must not get: those that cannot serve it or cannot be reached.
 func (t *Table) Avoided(now time.Time, r *Request) []string {
 	not := slices.Clone(r.Not)
-	for name, h := range t.hosts {
+	for name, a := range t.avoided {
 		switch {
-		case h.avoided.After(now) && !slices.Contains(not, name):
+		case a.until.After(now) && !slices.Contains(not, name):
 			not = append(not, name)
-		case now.Sub(h.seen) > lastAvoidance && now.Sub(h.avoided) > lastAvoidance:
-			t.Load(now, name, "", nil)
-			delete(t.hosts, name)
+		case now.Sub(a.until) > lastAvoidance:
+			delete(t.avoided, name)
 		}
 	}
 	slices.Sort(not)
@@ -414,7 +449,7 @@ func (t *Table) Placed(now time.Time, seq uint64, host string, before int, none 
 		for _, o := range p.in.places {
 			stands += min(1, len(o.host))
 		}
-		if t.known[served{p.in.region, p.in.of.Pool}] > stands {
+		if t.known[p.in.served()] > stands {
 			next = now.Add(AnswerTime / 5)
 		}
 		t.lose(p, next)
@@ -427,22 +462,35 @@ func (t *Table) Placed(now time.Time, seq uint64, host string, before int, none 
 	}
 }
 
-// Load notes what a host says of itself.
+// Load notes what a host says of itself. After a while without a word it is forgotten.
 func (t *Table) Load(now time.Time, name, region string, pools []string) {
-	h := t.host(name)
-	h.seen = now
-	for _, pool := range h.pools {
-		t.known[served{h.region, pool}]--
+	t.forget(name)
+	t.hosts[name] = &host{region, pools, now}
+	for _, pool := range pools {
+		t.known[served{region, pool}]++
 	}
-	h.region, h.pools = region, pools
-	for _, pool := range h.pools {
-		t.known[served{h.region, pool}]++
+	if now.Sub(t.cleaned) > forgetTime {
+		t.cleaned = now
+		for name, h := range t.hosts {
+			if now.Sub(h.seen) > forgetTime {
+				t.forget(name)
+			}
+		}
+	}
+}
+
+func (t *Table) forget(name string) {
+	if h := t.hosts[name]; h != nil {
+		for _, pool := range h.pools {
+			t.known[served{h.region, pool}]--
+		}
+		delete(t.hosts, name)
 	}
 }
 
 // Gone notes that a host grants no leases any more: all its places are lost.
 func (t *Table) Gone(now time.Time, name string) {
-	t.Load(now, name, "", nil)
+	t.forget(name)
 	for key, p := range t.places {
 		if key.host == name {
 			t.lose(p, now)
@@ -548,6 +596,14 @@ func (t *Table) ask(now time.Time, in *reach) []Step {
 		t.wake(in.of, in.askAt)
 		return nil
 	}
+	if in.waits {
+		if next := t.asked[in.served()].Add(t.again()); len(in.of.Not) == 0 && next.After(now) { // another one asks for all
+			in.askAt = next
+			t.wake(in.of, next)
+			return nil
+		}
+		t.asked[in.served()] = now
+	}
 	t.seq++
 	in.ask = t.seq
 	t.asks[t.seq] = in
@@ -626,6 +682,9 @@ func (t *Table) wake(r *Request, when time.Time) {
 		heap.Fix(&t.timers, r.index)
 	}
 }
+
+// again returns the time between two asks of requests that wait.
+func (t *Table) again() time.Duration { return t.jitter(backstop/2) + backstop*3/4 }
 
 // jitter returns a random time below a bound.
 func (t *Table) jitter(most time.Duration) time.Duration {
