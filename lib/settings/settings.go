@@ -83,6 +83,7 @@ type Hosts struct {
 	Region       string        // of this machine
 	Regions      []string      // in which requests look, the nearest first; none: Region
 	FarAfter     time.Duration // until a request looks in one region more
+	Place        string        // Spread or First
 	Token        string        // for the HTTPS of hosts
 	HostsCA      string        // file with the certificates that hosts may have; "": the system's
 	Plain        bool          // hosts at private addresses may have no encryption
@@ -103,6 +104,12 @@ const (
 const (
 	Process = "process" // a browser
 	Context = "context" // a session in a shared browser
+)
+
+// On which host a request gets a browser.
+const (
+	Spread = "spread" // on any
+	First  = "first"  // on the one with the smallest number
 )
 
 // Limits of values.

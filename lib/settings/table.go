@@ -243,6 +243,8 @@ var Table = sync.OnceValue(func() []*Row {
 		{Name: "nats-regions", Where: Global, Field: func(s *Settings) any { return &s.Hosts.Regions }},
 		{Name: "nats-far-after", Where: Global, Default: "200ms",
 			Field: func(s *Settings) any { return &s.Hosts.FarAfter }},
+		{Name: "place", Where: Global, Default: Spread, Values: []string{Spread, First},
+			Field: func(s *Settings) any { return &s.Hosts.Place }},
 		{Name: "hosts-token", Where: Global, Secret: true, Field: func(s *Settings) any { return &s.Hosts.Token }},
 		{Name: "hosts-ca", Where: Global, Path: true, Field: func(s *Settings) any { return &s.Hosts.HostsCA }},
 		{Name: "hosts-plain", Where: Global, Default: "false", Field: func(s *Settings) any { return &s.Hosts.Plain }},

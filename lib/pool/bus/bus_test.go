@@ -33,6 +33,16 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+func TestRanks(t *testing.T) {
+	t.Parallel()
+	for host, rank := range map[string]string{"h-0": "r0", "h7": "r7", "8": "r8", "h-15": "r8", "h16": "r16",
+		"2h-31": "r16", "h-511": "r256", "h512": "r512", "h": "r512", "": "r512", "h99999999999999999999": "r512"} {
+		if got := RankOf(host); got != rank {
+			t.Errorf("%q: %s, want %s", host, got, rank)
+		}
+	}
+}
+
 func FuzzTokens(f *testing.F) {
 	for _, name := range []string{"A", "a.b", "*", ">", "=", "=2e", " ", "ü"} {
 		f.Add(name)

@@ -2,6 +2,8 @@ package bus
 
 import (
 	"encoding/hex"
+	"math/bits"
+	"strconv"
 	"strings"
 )
 
@@ -21,6 +23,23 @@ func subject(tokens ...string) string {
 
 // Any is the rank of any host.
 const Any = "any"
+
+// Ranks are the ranks by which hosts can be asked in an order. Each is called after the smallest number at the end of
+// the names of its hosts.
+var Ranks = []string{"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r16", "r32", "r64", "r128", "r256", "r512"}
+
+// RankOf returns the rank of a host: the last one if its name does not end with a number.
+func RankOf(host string) string {
+	digits := host[len(strings.TrimRight(host, "0123456789")):]
+	n, err := strconv.ParseUint(digits, 10, 64)
+	switch {
+	case err != nil || n >= 512:
+		return Ranks[len(Ranks)-1]
+	case n < 8:
+		return Ranks[n]
+	}
+	return Ranks[4+bits.Len64(n)]
+}
 
 // FreeSubject asks one host with room, of a rank or Any.
 func FreeSubject(region, pool, rank, user, gateway string) string {

@@ -130,7 +130,7 @@ func newGateway(ctx context.Context, c *cli.Context, n *network) (*gateway.Gatew
 		regions = []string{h.Region}
 	}
 	g, err := gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: h.Name, Regions: regions,
-		FarAfter: h.FarAfter, Token: tokenOf(h), HTTP: to, Plain: h.Plain, Log: c.Log})
+		FarAfter: h.FarAfter, First: h.Place == settings.First, Token: tokenOf(h), HTTP: to, Plain: h.Plain, Log: c.Log})
 	if err == nil {
 		changed := g.Changed
 		n.changed.Store(&changed)

@@ -61,6 +61,7 @@ type cluster struct {
 	t        *testing.T
 	slots    int
 	tokens   string // file
+	first    bool   // place of new gateways
 	machines []*machine
 
 	gateways []*member // the current ones; the network's lock guards them
@@ -199,7 +200,7 @@ func (c *cluster) newGateway() {
 	up := func() (time.Time, error) { return time.Time{}, nil }
 	token := func() (string, error) { return clusterToken, nil }
 	m.Gateway, err = New(ctx, Options{Bus: m.station, Down: up, User: name, Regions: []string{"r"}, Token: token,
-		HTTP: &http.Client{Transport: line{c.network, name}}, Log: discard})
+		First: c.first, HTTP: &http.Client{Transport: line{c.network, name}}, Log: discard})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -337,6 +338,7 @@ func TestFaults(t *testing.T) {
 	for faults, granted := 0, 0; faults < most; seed++ {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, seed, 4, 3, 3)
+			c.first = true
 			var clients sync.WaitGroup
 			over := time.Now().Add(time.Minute)
 			for range 20 {

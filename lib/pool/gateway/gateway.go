@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -47,6 +48,7 @@ type Options struct {
 	User     string                               // of NATS
 	Regions  []string                             // its own first
 	FarAfter time.Duration                        // of a request that waits, until the next region
+	First    bool                                 // hosts are asked in the order of the numbers of their names
 	Token    func() (string, error)               // for the hosts
 	HTTP     *http.Client                         // to the hosts
 	Plain    bool                                 // hosts at private addresses may have no encryption
@@ -78,7 +80,12 @@ type result struct {
 func New(ctx context.Context, o Options) (*Gateway, error) {
 	g := &Gateway{options: o, id: rand.Text()[:12], ctx: ctx, waits: map[*remote.Request]*waiting{},
 		hosts: map[string]*host{}, open: map[place]func(){}, changed: make(chan struct{}, 1)}
-	g.table = remote.New(o.Regions, o.FarAfter, mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64())))
+	var ranks []string
+	if o.First {
+		ranks = bus.Ranks
+	}
+	random := mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64()))
+	g.table = remote.New(o.Regions, o.FarAfter, ranks, random)
 	stop, err := o.Bus.Subscribe(bus.OfferSubject(bus.All, bus.Token(o.User), g.id, bus.All), "", g.offered)
 	if err != nil {
 		return nil, err
@@ -222,7 +229,8 @@ func (g *Gateway) ask(s remote.Step) {
 	ctx, cancel := context.WithTimeout(g.ctx, remote.AnswerTime)
 	defer cancel()
 	var answer bus.Offer
-	err := g.options.Bus.Request(ctx, bus.FreeSubject(s.Region, s.Request.Pool, bus.Any, g.user(), g.id), body, &answer)
+	subject := bus.FreeSubject(s.Region, s.Request.Pool, cmp.Or(s.Rank, bus.Any), g.user(), g.id)
+	err := g.options.Bus.Request(ctx, subject, body, &answer)
 	var o *remote.Offer
 	if err == nil && answer.ID != "" {
 		o = &remote.Offer{ID: answer.ID, Region: s.Region, Host: answer.Host, Pool: s.Request.Pool, URL: answer.URL}

@@ -158,14 +158,22 @@ func (h *Host) look() (drained bool) {
 	return drained
 }
 
-// enter listens to the asks for a pool.
+// enter listens to the asks for a pool, and to those of the host's rank.
 func (h *Host) enter(pool string) {
-	stop, err := h.Bus.Subscribe(bus.FreeSubject(h.Region, pool, bus.All, bus.All, bus.All), bus.FreeGroup, h.ask)
-	if err != nil {
-		h.Log.Warn("cannot listen to requests for " + pool + ": " + err.Error())
-		return
+	var stops []func()
+	for _, rank := range []string{bus.Any, bus.RankOf(h.Name)} {
+		stop, err := h.Bus.Subscribe(bus.FreeSubject(h.Region, pool, rank, bus.All, bus.All), bus.FreeGroup, h.ask)
+		if err != nil {
+			h.Log.Warn("cannot listen to requests for " + pool + ": " + err.Error())
+			break
+		}
+		stops = append(stops, stop)
 	}
-	h.free[pool] = stop
+	h.free[pool] = func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
 }
 
 // ask answers an ask with an offer, if there is still room.

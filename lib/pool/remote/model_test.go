@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"btools/lib/pool/bus"
 )
 
 // world is a network with hosts and one gateway, in a time of its own. Its hosts serve their queues by age.
@@ -198,7 +200,9 @@ func (w *world) pick(region string, is func(*modelHost) bool) *modelHost {
 
 func (w *world) ask(s Step) {
 	not := w.table.Avoided(w.now, s.Request)
-	h := w.pick(s.Region, func(h *modelHost) bool { return h.free > 0 && len(h.wants) == 0 })
+	h := w.pick(s.Region, func(h *modelHost) bool {
+		return h.free > 0 && len(h.wants) == 0 && (s.Rank == "" || bus.RankOf(h.name) == s.Rank)
+	})
 	w.after(AnswerTime, func() { w.table.Asked(w.now, s.Seq, nil, false, false) })
 	if h == nil {
 		w.after(time.Millisecond, func() { w.table.Asked(w.now, s.Seq, nil, true, true) })
@@ -358,7 +362,11 @@ func testModel(t *testing.T, seed uint64) (events int) {
 	w := &world{t: t, r: r, now: time.Unix(1e9, 0), leases: map[string]string{}, inFlight: map[*Request]bool{},
 		faults: r.Float64() * 0.3}
 	regions := []string{"near", "far"}[:1+r.IntN(2)]
-	w.table = New(regions, 200*time.Millisecond, r)
+	var ranks []string
+	if r.IntN(2) == 0 {
+		ranks = bus.Ranks
+	}
+	w.table = New(regions, 200*time.Millisecond, ranks, r)
 	for n := range 1 + r.IntN(30) {
 		h := &modelHost{name: fmt.Sprint("h", n), region: regions[r.IntN(len(regions))], slots: 1 + r.IntN(4),
 			wants: map[string]time.Time{}, offers: map[string]time.Time{}}

@@ -39,7 +39,8 @@ const (
 	lastRepeat     = 80 * time.Second       // at most
 	lapseJitter    = 200 * time.Millisecond // until a request goes on whose offer had lapsed, at most
 	reconnectTime  = time.Second            // in which all requests ask again after a reconnection
-	slowAvoidance  = 2 * time.Second        // of a host that does not answer
+	firstTime      = time.Second            // until requests begin with the first rank again
+	slowAvoidance  = 2 * time.Second        // of a host, or the ranks up to its own, that does not answer
 	firstAvoidance = 30 * time.Second       // of a host that cannot be reached; each time twice as long
 	lastAvoidance  = 5 * time.Minute        // at most
 	forgetTime     = time.Minute            // until a host is forgotten that says nothing
@@ -50,7 +51,9 @@ const (
 type Table struct {
 	regions  []string // its own first
 	farAfter time.Duration
+	ranks    []string // in the order in which hosts are asked; none: at random
 	random   *rand.Rand
+	begins   map[served]begin
 	lines    map[string][]*Request // by pool, the oldest first
 	asks     map[uint64]*reach     // without an answer
 	wants    map[uint64]*place     // without an answer
@@ -72,6 +75,12 @@ type at struct{ want, host string }
 // served is a pool in a region.
 type served struct{ region, pool string }
 
+// begin is the rank with which requests begin.
+type begin struct {
+	rank  int
+	until time.Time // then with the first one
+}
+
 // host is a host as it tells of itself.
 type host struct {
 	region string
@@ -86,11 +95,13 @@ type avoidance struct {
 }
 
 // New returns a table without requests. A request looks in the first region, and after each farAfter without an offer
-// in one more. The random numbers are for jitters.
-func New(regions []string, farAfter time.Duration, random *rand.Rand) *Table {
-	return &Table{regions: regions, farAfter: farAfter, random: random, lines: map[string][]*Request{},
+// in one more. In a region it asks the hosts of one rank after the other; without ranks, any. The random numbers are
+// for jitters.
+func New(regions []string, farAfter time.Duration, ranks []string, random *rand.Rand) *Table {
+	return &Table{regions: regions, farAfter: farAfter, ranks: ranks, random: random, lines: map[string][]*Request{},
 		asks: map[uint64]*reach{}, wants: map[uint64]*place{}, places: map[at]*place{}, hosts: map[string]*host{},
-		avoided: map[string]*avoidance{}, known: map[served]int{}, asked: map[served]time.Time{}}
+		avoided: map[string]*avoidance{}, known: map[served]int{}, asked: map[served]time.Time{},
+		begins: map[served]begin{}}
 }
 
 // Request is a request for a browser. Set its fields before Enter.
@@ -117,6 +128,8 @@ type reach struct {
 	region  string
 	ask     uint64    // without an answer; 0: none
 	askAt   time.Time // of the next ask
+	begin   int       // rank that was asked first
+	full    int       // ranks without room from there on
 	late    int       // asks in a row without an answer
 	none    int       // hosts in a row without room
 	waits   bool      // in queues
@@ -161,6 +174,7 @@ type Step struct {
 	Request *Request
 	Region  string
 	Host    string // the receiver; "": any one
+	Rank    string // of the receivers of an ask; "": any
 	Want    string // ID of the place
 	Seq     uint64 // number of the message, for its answer
 }
@@ -287,6 +301,11 @@ func (t *Table) Asked(now time.Time, seq uint64, offer *Offer, answered, full bo
 	}
 	delete(t.asks, seq)
 	in.ask = 0
+	if len(t.ranks) > 0 && !in.waits && !t.ranked(now, in, offer != nil, answered || full) {
+		in.askAt = now
+		t.wake(in.of, now)
+		return taker
+	}
 	switch {
 	case taker != nil:
 		in.late, in.none = 0, 0
@@ -323,6 +342,38 @@ func (t *Table) askAgain(now time.Time, of served) {
 			}
 		}
 	}
+}
+
+// ranked notes the answer of a rank of hosts, and reports whether it is that of all.
+func (t *Table) ranked(now time.Time, in *reach, offered, answered bool) bool {
+	at := in.served()
+	rank := (in.begin + in.full) % len(t.ranks)
+	switch {
+	case offered:
+		t.begins[at] = begin{max(rank-1, 0), t.begins[at].until}
+	case !answered:
+		t.begins[at] = begin{(rank + 1) % len(t.ranks), now.Add(slowAvoidance)}
+	default:
+		if in.full++; in.full < len(t.ranks) {
+			return false
+		}
+	}
+	in.full = 0
+	return true
+}
+
+// rank returns the rank that a request asks next in a region; "": any.
+func (t *Table) rank(now time.Time, in *reach) string {
+	if len(t.ranks) == 0 || in.waits {
+		return ""
+	}
+	if at := in.served(); in.full == 0 {
+		if !t.begins[at].until.After(now) {
+			t.begins[at] = begin{0, now.Add(firstTime)}
+		}
+		in.begin = t.begins[at].rank
+	}
+	return t.ranks[(in.begin+in.full)%len(t.ranks)]
 }
 
 // Offered decides who takes an offer: the oldest request of the pool that can, whichever the host has named. It
@@ -607,7 +658,7 @@ func (t *Table) ask(now time.Time, in *reach) []Step {
 	t.seq++
 	in.ask = t.seq
 	t.asks[t.seq] = in
-	return []Step{{Do: Ask, Request: in.of, Region: in.region, Seq: t.seq}}
+	return []Step{{Do: Ask, Request: in.of, Region: in.region, Rank: t.rank(now, in), Seq: t.seq}}
 }
 
 // want returns the wants of a request in a region that are due: repeats of those at hosts, and new ones.
