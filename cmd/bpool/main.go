@@ -85,6 +85,8 @@ func main() {
 					"bpool lease -f lease.id,instance.ws_url        # until bpool release",
 					"bpool lease A --wait                           # until this is stopped"},
 				Flags: slices.Concat([]ucli.Flag{socket, nats,
+					&ucli.StringFlag{Name: "region",
+						Usage: "lease from hosts of `REGION` alone (default: of nats_regions, the nearest first)"},
 					&ucli.StringFlag{Name: "instance",
 						Usage: "lease `ID|ALIAS` (default: the one that was returned earliest)"},
 					&ucli.DurationFlag{Name: "timeout",

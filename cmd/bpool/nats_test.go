@@ -400,20 +400,38 @@ func TestRegionsOfNATS(t *testing.T) {
 		w.Dir + "/us"}, "NATS_NAME=us0", "NATS_REGION=us", "_A_INSTANCES=2")
 	near := client.With("PW_MCP_PROXY_NATS_REGIONS=eu us")
 	cmdtest.Until(t, "two hosts are found", func() bool { return free(client) == 4 })
-	freeIn := func(region string) (n int) {
+	in := func(region string) (free, waiting int) {
 		for _, h := range listHosts(client) {
 			if h.Host.Region == region {
-				n += h.Host.Free
+				free, waiting = free+h.Host.Free, waiting+h.Host.Waiting
 			}
 		}
+		return free, waiting
+	}
+	freeIn := func(region string) int {
+		n, _ := in(region)
 		return n
 	}
+	var held []*command
 	for k := range 4 {
-		hold(near, "A")
+		held = append(held, hold(near, "A"))
 		if eu, us := freeIn("eu"), freeIn("us"); eu != max(0, 1-k) || us != min(2, 3-k) {
 			t.Errorf("after %d leases %d are free in the own region, %d in the next one", k+1, eu, us)
 		}
 	}
-	client.With("PW_MCP_PROXY_NATS_REGION=eu").Run("bpool", "lease", "--timeout", "1s", "A", "--", "true").
-		Exits(t, 75, "none of the hosts")
+	for _, of := range []string{"eu", "us"} {
+		near.Run("bpool", "lease", "--region", of, "--timeout", "600ms", "A", "--", "true").Exits(t, 75,
+			"none of the hosts of region "+of)
+	}
+	waits := begin(client, "lease", "--region", "us", "A", "--", "true") // of a client of neither region
+	cmdtest.Until(t, "it waits there", func() bool { _, n := in("us"); return n == 1 })
+	held[0].cmd.Process.Signal(syscall.SIGTERM)
+	held[0].ends(0, "")
+	if freeIn("eu") != 1 || waits.hasEnded() {
+		t.Error("a pinned request has another region")
+	}
+	held[2].cmd.Process.Signal(syscall.SIGTERM)
+	waits.ends(0, "")
+	near.Run("bpool", "lease", "--region", "us", "A", "--", "true").Exits(t, 0, "")
+	w.Run("bpool", "lease", "--region", "us", "A", "--", "true").Exits(t, 64, "--nats")
 }

@@ -246,13 +246,15 @@ func Lease(c *cli.Context) error {
 		case p.Instance != "":
 			return c.UsageError("--nats and --instance exclude each other: hosts have instances of the same numbers")
 		}
+	} else if c.IsSet("region") {
+		return c.UsageError("--region needs --nats")
 	}
 	ctx, stop, _ := cmd.Begin(lifetime.Owner{FD: owner.FD}, false) // the service watches the process
 	defer stop(nil)
 	// obtain gets the lease. watch waits until it has ended, and end ends it.
 	obtain := func() (r *record.Record, watch func() string, end func(), err error) {
 		if elsewhere {
-			return leaseElsewhere(ctx, c, elsewhereRequest(p))
+			return leaseElsewhere(ctx, c, elsewhereRequest(p, c.String("region")))
 		}
 		cl, r, err := requestLease(ctx, c, p)
 		if err != nil {
@@ -304,9 +306,9 @@ func Lease(c *cli.Context) error {
 	}
 }
 
-// elsewhereRequest returns a request for a lease on any host.
-func elsewhereRequest(p api.HoldRequest) gateway.Request {
-	r := gateway.Request{Pool: cmp.Or(p.Pool, config.Default), Holder: p.Holder, Timeout: time.Minute}
+// elsewhereRequest returns a request for a lease on any host, or with a region on any there.
+func elsewhereRequest(p api.HoldRequest, region string) gateway.Request {
+	r := gateway.Request{Pool: cmp.Or(p.Pool, config.Default), Region: region, Holder: p.Holder, Timeout: time.Minute}
 	if p.Timeout != nil {
 		r.Timeout = time.Duration(*p.Timeout) * time.Millisecond
 	}

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	mathrand "math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +33,7 @@ type Gateway struct {
 	table   *remote.Table
 	waits   map[*remote.Request]*waiting
 	hosts   map[string]*host // where it has leases, by URL
+	pinned  map[string]int   // requests, by their only region if it is another one than those of the options
 	open    map[place]func() // ends a subscription to the open slots of a pool or, with "", to the loads of a region
 	cancels []remote.Step    // to be sent
 	changed chan struct{}
@@ -79,7 +82,7 @@ type result struct {
 // New returns a gateway that runs until the context ends. Wait waits until it has ended.
 func New(ctx context.Context, o Options) (*Gateway, error) {
 	g := &Gateway{options: o, id: rand.Text()[:12], ctx: ctx, waits: map[*remote.Request]*waiting{},
-		hosts: map[string]*host{}, open: map[place]func(){}, changed: make(chan struct{}, 1)}
+		hosts: map[string]*host{}, pinned: map[string]int{}, open: map[place]func(){}, changed: make(chan struct{}, 1)}
 	var ranks []string
 	if o.First {
 		ranks = bus.Ranks
@@ -157,7 +160,7 @@ func (g *Gateway) run() {
 func (g *Gateway) listenLocked() {
 	want := map[place]bool{}
 	for pool := range g.table.Pools() {
-		for _, region := range g.options.Regions {
+		for _, region := range slices.AppendSeq(slices.Clone(g.options.Regions), maps.Keys(g.pinned)) {
 			if g.table.Waits(pool, region) {
 				want[place{region, pool}], want[place{region, ""}] = true, true
 			}
@@ -327,6 +330,16 @@ func (g *Gateway) takeLocked(r *remote.Request, o *remote.Offer) {
 	})
 }
 
+// pinLocked counts requests of a region.
+func (g *Gateway) pinLocked(region string, n int) {
+	if region == "" || slices.Contains(g.options.Regions, region) {
+		return
+	}
+	if g.pinned[region] += n; g.pinned[region] == 0 {
+		delete(g.pinned, region)
+	}
+}
+
 // endLocked ends a request.
 func (g *Gateway) endLocked(r *remote.Request, result result) {
 	w := g.waits[r]
@@ -334,6 +347,7 @@ func (g *Gateway) endLocked(r *remote.Request, result result) {
 		return
 	}
 	delete(g.waits, r)
+	g.pinLocked(r.Region, -1)
 	g.cancels = append(g.cancels, g.table.Leave(r)...)
 	g.wakeLocked()
 	w.result <- result
@@ -349,6 +363,7 @@ func (g *Gateway) Lease(ctx context.Context, r Request) (*Lease, error) {
 	wanted := &remote.Request{ID: rand.Text(), Pool: r.Pool, Region: r.Region, Began: time.Now()}
 	g.mu.Lock()
 	g.waits[wanted] = w
+	g.pinLocked(r.Region, 1)
 	g.table.Enter(wanted.Began, wanted)
 	g.wakeLocked()
 	g.mu.Unlock()
@@ -384,7 +399,11 @@ func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	text := fmt.Sprintf("cannot lease an instance of pool %s: none of the hosts has had one within %v", r.Pool,
+	hosts := "hosts"
+	if r.Region != "" {
+		hosts += " of region " + r.Region
+	}
+	text := fmt.Sprintf("cannot lease an instance of pool %s: none of the %s has had one within %v", r.Pool, hosts,
 		w.request.Timeout)
 	if w.refused != nil {
 		text += ": " + w.refused.Error()
