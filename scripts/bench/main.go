@@ -74,6 +74,7 @@ var cases = []Case{
 	{"builtin page", "builtin: a page's tool", pageTool},
 	{"shell", "shell: bmcp call", shells},
 	{"tasks", "tasks", solveTasks},
+	{"nats hosts", "leases of real hosts", leasesOfHosts},
 	{"nats", "hosts with room", manyHosts},
 	{"nats full", "full hosts", fullHosts(2000, 500, 0)},
 	{"nats full burst", "full hosts, a burst and busy cores", fullHosts(5000, 2000, 2)},
