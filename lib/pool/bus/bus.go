@@ -95,9 +95,10 @@ type Answer struct {
 	Left *int   `json:"left,omitempty"` // requests that the gateway has for the pool
 }
 
-// Cancel gives places up.
+// Cancel gives places up, and offers that answered an ask.
 type Cancel struct {
-	Wants []string `json:"wants"`
+	Wants  []string `json:"wants,omitempty"`
+	Offers []string `json:"offers,omitempty"`
 }
 
 // PoolLoad is how busy a pool of a host is.

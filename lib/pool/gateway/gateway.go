@@ -229,8 +229,10 @@ func (g *Gateway) ask(s remote.Step) {
 	g.mu.Lock()
 	body := bus.Ask{Want: s.Request.ID, Pool: s.Request.Pool, Not: g.table.Avoided(time.Now(), s.Request)}
 	g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(g.ctx, remote.AnswerTime)
+	ctx, cancel := context.WithTimeout(g.ctx, remote.OfferTime)
 	defer cancel()
+	late := time.AfterFunc(remote.AnswerTime, func() { g.asked(s, nil, bus.ErrLate) })
+	defer late.Stop()
 	var answer bus.Offer
 	subject := bus.FreeSubject(s.Region, s.Request.Pool, cmp.Or(s.Rank, bus.Any), g.user(), g.id)
 	err := g.options.Bus.Request(ctx, subject, body, &answer)
@@ -238,12 +240,22 @@ func (g *Gateway) ask(s remote.Step) {
 	if err == nil && answer.ID != "" {
 		o = &remote.Offer{ID: answer.ID, Region: s.Region, Host: answer.Host, Pool: s.Request.Pool, URL: answer.URL}
 	}
+	if !g.asked(s, o, err) && o != nil {
+		g.options.Bus.Publish(bus.HostSubject(s.Region, o.Host, "cancel", g.user(), g.id),
+			bus.Cancel{Offers: []string{o.ID}})
+	}
+}
+
+// asked notes the answer to an ask, and reports whether a request has taken the offer in it.
+func (g *Gateway) asked(s remote.Step, o *remote.Offer, err error) (taken bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if r := g.table.Asked(time.Now(), s.Seq, o, err == nil, errors.Is(err, bus.ErrNobody)); r != nil {
+	r := g.table.Asked(time.Now(), s.Seq, o, err == nil, errors.Is(err, bus.ErrNobody))
+	if r != nil {
 		g.takeLocked(r, o)
 	}
 	g.wakeLocked()
+	return r != nil
 }
 
 // want asks for a place in a queue.

@@ -60,6 +60,7 @@ type want struct {
 	until  time.Time
 	before int
 	cancel func() // nil: it is not in the queue
+	silent bool   // its offer has no answer
 }
 
 // of returns a gateway.

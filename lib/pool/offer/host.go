@@ -205,7 +205,9 @@ func (h *Host) open(pool string) {
 	id, ok := h.Pools.Offer(pool, func(leased bool) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.usedLocked(a.By, leased)
+		if leased || a.By != "" {
+			h.usedLocked(a.By, leased)
+		}
 	})
 	if !ok {
 		return
@@ -217,10 +219,13 @@ func (h *Host) open(pool string) {
 	h.mu.Lock()
 	a = got
 	h.mu.Unlock()
-	if err != nil || !got.Yes {
+	if isRefused(got, err) {
 		h.Pools.Return(id)
 	}
 }
+
+// isRefused reports whether a gateway does not lease the slot of an offer. One whose answer is late may.
+func isRefused(a bus.Answer, err error) bool { return !errors.Is(err, bus.ErrLate) && (err != nil || !a.Yes) }
 
 // asked answers a message for this host alone.
 func (h *Host) asked(m *bus.Message) {
@@ -234,6 +239,9 @@ func (h *Host) asked(m *bus.Message) {
 	case "cancel":
 		var c bus.Cancel
 		if m.Read(&c) == nil {
+			for _, id := range c.Offers {
+				h.Pools.Return(id)
+			}
 			var ended []*want
 			h.mu.Lock()
 			for _, id := range c.Wants {
@@ -309,7 +317,14 @@ func (h *Host) queue(of gatewayKey, pool, id string, began, until time.Time) (be
 func (h *Host) wait(of gatewayKey, id string, w *want) (before int, err error) {
 	cancel, before, err := h.Pools.Want(w.pool, w.began, w.until,
 		func(offer string) { h.serve(of, id, w, offer) },
-		func(leased bool) { h.over(of, leased) })
+		func(leased bool) {
+			h.mu.Lock()
+			silent := w.silent
+			h.mu.Unlock()
+			if leased || !silent { // else it was not taken
+				h.over(of, leased)
+			}
+		})
 	h.mu.Lock()
 	g := h.gateways.of(of)
 	stands := g.wants[id] == w
@@ -350,10 +365,11 @@ func (h *Host) serve(of gatewayKey, id string, w *want, offer string) {
 	var a bus.Answer
 	err := h.Bus.Request(ctx, bus.OfferSubject(h.Region, of.user, of.id, h.Name), h.offer(offer, w.pool, id), &a)
 	cancel()
-	if err != nil || !a.Yes {
+	if isRefused(a, err) {
 		h.Pools.Return(offer)
 	}
 	h.mu.Lock()
+	w.silent = errors.Is(err, bus.ErrLate)
 	ended := g.answered(time.Now(), w.pool, outcome(a, err))
 	h.mu.Unlock()
 	end(ended)

@@ -27,8 +27,10 @@ const (
 	// window is the number of wants without an answer.
 	window = 64
 
-	// AnswerTime is how long a host may take to answer an ask or a want.
+	// AnswerTime is how long a host may take to answer an ask or a want. An offer that comes later is taken as well.
 	AnswerTime = 500 * time.Millisecond
+	// OfferTime is the time until an offer lapses.
+	OfferTime = 2 * time.Second
 	// maxLate is the number of asks in a row without an answer before a request waits.
 	maxLate = 3
 	// maxNone is the number of hosts in a row without room before a request waits.
@@ -286,6 +288,14 @@ func (t *Table) Waits(pool, region string) bool {
 	here := func(in *reach) bool { return in.region == region && in.waits }
 	return slices.ContainsFunc(t.lines[pool], func(r *Request) bool {
 		return r.taking == nil && slices.ContainsFunc(r.reaches, here)
+	})
+}
+
+// full reports whether a request waits that any host could serve.
+func (t *Table) full(of served) bool {
+	here := func(in *reach) bool { return in.region == of.region && in.waits }
+	return slices.ContainsFunc(t.lines[of.pool], func(r *Request) bool {
+		return r.taking == nil && len(r.Not) == 0 && slices.ContainsFunc(r.reaches, here)
 	})
 }
 
@@ -646,6 +656,9 @@ func (t *Table) ask(now time.Time, in *reach) []Step {
 	if in.askAt.After(now) {
 		t.wake(in.of, in.askAt)
 		return nil
+	}
+	if len(in.of.Not) == 0 && t.full(in.served()) { // as those before it were told
+		in.waits = true
 	}
 	if in.waits {
 		if next := t.asked[in.served()].Add(t.again()); len(in.of.Not) == 0 && next.After(now) { // another one asks for all
