@@ -31,6 +31,9 @@ func (w *World) WebPool(args []string, vars ...string) *Pool {
 	return w.pool(append([]string{"--http", "0"}, args...), vars)
 }
 
+// ServePool is Pool with these options.
+func (w *World) ServePool(args []string, vars ...string) *Pool { return w.pool(args, vars) }
+
 func (w *World) pool(args, vars []string) *Pool {
 	w.T.Helper()
 	p := &Pool{T: w.T, W: w, Cmd: w.Cmd("bpool", append([]string{"serve", "--stop-timeout", "300ms", "--drain-timeout",
@@ -128,7 +131,7 @@ type Leased struct {
 		HTTPURL string `json:"http_url"`
 		WSURL   string `json:"ws_url"`
 	}
-	Lease struct{ ID, Pool, Instance, Alias string }
+	Lease struct{ ID, Pool, Instance, Alias, Host string }
 }
 
 // Lease leases, and asserts that there is one.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,7 +18,7 @@ import (
 type Event struct {
 	Number int64       `json:"number"` // counts the service's events from 1
 	Time   record.Time `json:"time"`
-	// Event is leased, released, expired, yielded, left, restarted, drained, hibernated, restored,
+	// Event is leased, released, expired, yielded, left, lost, restarted, drained, hibernated, restored,
 	// taken, given_back, the instance's new state, download_started, downloaded, or download_failed.
 	Event    string `json:"event"`
 	Pool     string `json:"pool"`
@@ -28,7 +29,8 @@ type Event struct {
 	By     string `json:"by,omitempty"`
 	User   string `json:"user,omitempty"`
 	Holder string `json:"holder,omitempty"`
-	Why    string `json:"why,omitempty"` // reason of a failure or of the end of a lease; the person who has taken over
+	Host   string `json:"host,omitempty"` // the host that has the instance; "": this one
+	Why    string `json:"why,omitempty"`  // reason of a failure or of the end of a lease; the person who has taken over
 	// Download is the file of download_started, downloaded and download_failed.
 	Download *downloads.File `json:"download,omitempty"`
 }
@@ -58,7 +60,7 @@ func (l *events) add(e Event) {
 // endOf returns the event that ended a lease, or "" if it is not known.
 func (l *events) endOf(lease string) string {
 	e, _ := l.Latest(func(e Event) bool {
-		return e.Lease == lease && slices.Contains([]string{"released", "expired", yielded, left}, e.Event)
+		return e.Lease == lease && slices.Contains([]string{"released", "expired", yielded, left, Lost}, e.Event)
 	})
 	return e.Event
 }
@@ -99,8 +101,20 @@ func (n *notices) addLocked(line string) {
 	n.changed.Wake()
 }
 
-// endReason describes the end of a lease for its holder.
-func endReason(event string, ttl time.Duration) string {
+// Lost is the event of a lease on another host that ends because of that.
+const Lost = "lost"
+
+// NoteElsewhere notes an event of a lease on another host, which has been held for a time.
+func (v *Service) NoteElsewhere(e Event, held time.Duration) {
+	v.events.add(e)
+	if e.Event != "leased" {
+		v.unlogged.add("a lease has ended", "pool", e.Pool, "instance", e.Instance, "host", e.Host, "lease", e.Lease,
+			"by", e.By, "holder", e.Holder, "held_ms", held.Milliseconds(), "why", cmp.Or(e.Why, e.Event))
+	}
+}
+
+// EndReason describes the end of a lease for its holder.
+func EndReason(event string, ttl time.Duration) string {
 	switch {
 	case event == "released":
 		return "the lease was released"
@@ -108,6 +122,8 @@ func endReason(event string, ttl time.Duration) string {
 		return "the lease was given to another request, as its holder had not used it"
 	case event == left:
 		return "the lease has ended: its browser has left"
+	case event == Lost:
+		return "the lease has ended with its host"
 	case ttl == 0: // no longer known
 		return "the lease has expired"
 	}
@@ -122,7 +138,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (api.Notice
 	l := v.leases[id]
 	if l == nil {
 		if event := v.events.endOf(id); event != "" {
-			return api.Notices{Ended: endReason(event, 0), Yielded: event == yielded, Last: after}, nil
+			return api.Notices{Ended: EndReason(event, 0), Yielded: event == yielded, Last: after}, nil
 		}
 		return api.Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
 	}

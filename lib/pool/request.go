@@ -42,6 +42,9 @@ type Request struct {
 	// Offer is the ID of the offer that the lease is for; "": of none.
 	Offer string
 
+	// Elsewhere says that other hosts may serve the request, whose refusal is not logged.
+	Elsewhere bool
+
 	// Set by Lease:
 	login *login
 	user  string
@@ -88,7 +91,9 @@ func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error
 	}
 	switch {
 	case err != nil:
-		v.unlogged.refused(r, err)
+		if !r.Elsewhere {
+			v.unlogged.refused(r, err)
+		}
 		return nil, nil, err
 	case l == nil:
 		return nil, w, nil
@@ -169,19 +174,24 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 
 // Wait returns the lease once it is granted. Call it once, and not together
 // with Cancel.
-func (w *Waiting) Wait() (*Grant, error) {
+func (w *Waiting) Wait() (*Grant, error) { return w.WaitFor(w.ctx) }
+
+// WaitFor is Wait until a context ends, which is one of the client's.
+func (w *Waiting) WaitFor(ctx context.Context) (*Grant, error) {
 	over := time.NewTimer(w.timeout - time.Since(w.request.began))
 	defer over.Stop()
 	var err error
 	select {
 	case err = <-w.served:
-	case <-w.ctx.Done():
-		err = w.dequeue(context.Cause(w.ctx))
+	case <-ctx.Done():
+		err = w.dequeue(context.Cause(ctx))
 	case <-over.C:
 		err = w.dequeue(&timeoutError{w.timeout})
 	}
 	if err != nil {
-		w.service.unlogged.refused(w.request, err)
+		if !w.request.Elsewhere {
+			w.service.unlogged.refused(w.request, err)
+		}
 		return nil, err
 	}
 	return w.lease.grant(), nil

@@ -94,6 +94,11 @@ func (w View) Leases() []*record.Record {
 	return records
 }
 
+// Holder returns the owner's name of a lease, "" for who runs the service, and the holder's name as it is shown.
+func (v *Service) Holder(by *control.Peer, holder string) (user, shown string) {
+	return v.userNames.of(by), printable(holder)
+}
+
 // userNames caches the names of users by their uid.
 type userNames struct{ sync.Map }
 
@@ -190,6 +195,17 @@ func (w View) Admit(pool string) (time.Duration, error) {
 		return 0, err
 	}
 	return p.cfg.LeaseTimeout, p.admits(w.who.Token)
+}
+
+// Standard returns the name of a pool, "" for the default one, and how long its requests wait by default.
+func (v *Service) Standard(pool string) (name string, most time.Duration, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	p, err := v.pools.find(pool)
+	if err != nil {
+		return "", 0, err
+	}
+	return p.cfg.Name, p.cfg.LeaseTimeout, nil
 }
 
 // RemotePrefix precedes the ID and secret of a lease in its path.

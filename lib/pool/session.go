@@ -308,6 +308,9 @@ func (p *pool) sessionsAddrLocked() (string, error) {
 // leaseID matches the IDs that newLeaseID makes.
 var leaseID = lazy.Regexp(`^lease_[0-9]+_[a-z0-9]{16}$`)
 
+// IsLeaseID reports whether a text has the form of a lease's ID.
+func IsLeaseID(id string) bool { return leaseID().MatchString(id) }
+
 // answerLease answers a request to the session of a lease.
 func (p *pool) answerLease(w *front.Response, r *http.Request) error {
 	below, ok := strings.CutPrefix(r.URL.Path, fleet.Prefix)

@@ -86,7 +86,8 @@ type Lease struct {
 	By        string  `json:"by"`         // its owner, as uid:1000 or token:ci
 	// Kept says that its session is that of an earlier lease of its holder, whose
 	// instance another request has got.
-	Kept bool `json:"kept,omitempty"`
+	Kept bool   `json:"kept,omitempty"`
+	Host string `json:"host,omitempty"` // the name of the host that has the instance; "": this one
 }
 
 // Instance is a running browser, the member "instance".

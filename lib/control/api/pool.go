@@ -67,6 +67,7 @@ type InstanceStatus struct {
 	By            string       `json:"by,omitempty"`     // the lease's owner, as uid:1000 or token:ci
 	User          string       `json:"user,omitempty"`   // the owner's name, unless that runs the service
 	Endpoint      string       `json:"http_url,omitempty"`
+	Host          string       `json:"host,omitempty"` // the host that has it; "": this one
 
 	Proxy  *UpstreamStatus `json:"proxy,omitempty"`  // of a leased session
 	Limits *LimitsStatus   `json:"limits,omitempty"` // of what its pages may reach

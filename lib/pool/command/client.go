@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,16 +48,16 @@ func ask[P, A any](c *cli.Context, method control.Method[P, A], params P) (A, er
 	return method.Ask(context.Background(), running(c), params)
 }
 
-// statusColumns are the columns of the status table. With wide, IDs of leases
+// statusColumns returns the columns of the table of a status. With wide, IDs of leases
 // and errors are not shortened.
-func statusColumns(wide bool) []cli.Column {
+func statusColumns(wide bool, st api.PoolsStatus) []cli.Column {
 	short, base := shortLeaseID, func(browser string) string { // the last element of a path
 		return browser[strings.LastIndexByte(browser, filepath.Separator)+1:]
 	}
 	if wide {
 		short, base = nil, nil
 	}
-	return []cli.Column{
+	all := []cli.Column{
 		{Head: "POOL", Field: "status.pool"}, {Head: "ID", Field: "status.id"},
 		{Head: "ALIAS", Field: "status.alias", Spare: 1},
 		{Head: "BROWSER", Field: "status.browser", Show: base},
@@ -70,6 +71,11 @@ func statusColumns(wide bool) []cli.Column {
 		{Head: "MEMORY", Field: "status.memory_bytes", Show: cli.Size, Spare: 4},
 		{Head: "ENDPOINT", Field: "status.http_url", Spare: 7}, {Head: "ERROR", Field: "status.error", Below: true},
 	}
+	onHost := func(i api.InstanceStatus) bool { return i.Host != "" }
+	if slices.ContainsFunc(st.Pools, func(p api.PoolStatus) bool { return slices.ContainsFunc(p.Instances, onHost) }) {
+		all = slices.Insert(all, 3, cli.Column{Head: "HOST", Field: "status.host", Spare: 1})
+	}
+	return all
 }
 
 // shortLeaseID returns the end of a lease's ID, which is enough to tell leases
@@ -100,7 +106,7 @@ type instanceRow struct {
 }
 
 // PoolRecords are the records that Status prints.
-var PoolRecords = &cli.Records{Columns: statusColumns(false),
+var PoolRecords = &cli.Records{Columns: statusColumns(false, api.PoolsStatus{}),
 	Members: map[string]any{"pools": nil, "summary": api.PoolsSummary{}}}
 
 // Status prints the state of the pools: on a terminal a row for each instance,
@@ -118,7 +124,7 @@ func Status(c *cli.Context) error {
 		return err
 	}
 	if wide := c.Bool("wide"); c.Out.Table() {
-		return table(c.Table(c.Stdout, statusColumns(wide)), st, wide)
+		return table(c.Table(c.Stdout, statusColumns(wide, st)), st, wide)
 	}
 	r := record.Of("pools", st.Pools)
 	r.MustSet("summary", st.Summary)
@@ -166,7 +172,7 @@ func watchStatus(c *cli.Context, fetch func() (api.PoolsStatus, error)) error {
 		fmt.Fprintf(&b, "%s  %s: %d healthy, %d failed, %d leased, %d available; %d waiting\n\n",
 			time.Now().Format(time.TimeOnly), spell.Count(s.Total, "instance"), s.Healthy, s.Failed, s.Leased,
 			s.Available, s.Waiting)
-		if err := table(c.Table(&b, statusColumns(c.Bool("wide"))), st, c.Bool("wide")); err != nil {
+		if err := table(c.Table(&b, statusColumns(c.Bool("wide"), st)), st, c.Bool("wide")); err != nil {
 			return err
 		}
 		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
@@ -261,7 +267,12 @@ func Lease(c *cli.Context) error {
 			return nil, nil, nil, err
 		}
 		watching, stopWatching := context.WithCancel(context.Background())
-		return r, func() string { return watchLease(watching, c, cl, r) }, func() { stopWatching(); cl.Close() }, nil
+		of := api.Of{Lease: record.Member[record.Lease](r, "lease").ID}
+		return r, func() string {
+			return watchLease(watching, c, func(after int) (api.Notices, error) {
+				return api.Watch.Ask(watching, cl, api.WatchRequest{Of: of, After: int64(after)})
+			})
+		}, func() { stopWatching(); cl.Close() }, nil
 	}
 	if cmd.Given() {
 		end := func() {}
@@ -458,12 +469,11 @@ func logWaiting(c *cli.Context, p api.HoldRequest) (answered func()) {
 	}
 }
 
-// watchLease waits until the lease or the context ends, and returns how the
-// lease ended. Meanwhile it logs what happens to the browser.
-func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, r *record.Record) string {
-	of := api.Of{Lease: record.Member[record.Lease](r, "lease").ID}
-	for p := (api.WatchRequest{Of: of}); ; {
-		n, err := api.Watch.Ask(ctx, cl, p)
+// watchLease waits until a lease or the context ends, and returns how the lease ended. Meanwhile it logs what happens
+// to the browser: what comes next after a number of lines.
+func watchLease(ctx context.Context, c *cli.Context, next func(after int) (api.Notices, error)) string {
+	for after := 0; ; {
+		n, err := next(after)
 		if ctx.Err() != nil {
 			return ""
 		} else if err != nil {
@@ -475,7 +485,7 @@ func watchLease(ctx context.Context, c *cli.Context, cl *control.Client, r *reco
 		if n.Ended != "" {
 			return n.Ended
 		}
-		p.After = int64(n.Last)
+		after = n.Last
 	}
 }
 

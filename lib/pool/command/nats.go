@@ -7,18 +7,20 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"regexp"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"btools/lib/cli"
+	"btools/lib/control"
+	"btools/lib/control/api"
 	"btools/lib/exit"
 	"btools/lib/guard"
-	"btools/lib/pool"
 	"btools/lib/pool/bus"
 	"btools/lib/pool/config"
 	"btools/lib/pool/gateway"
@@ -29,8 +31,8 @@ import (
 
 // hostsOf returns how a command finds other hosts: by the servers of --nats, and otherwise as the configuration says.
 func hostsOf(c *cli.Context, cfg *config.Config) (h settings.Hosts, err error) {
-	if cfg != nil && len(cfg.Pools) > 0 {
-		h = cfg.Pools[0].Hosts
+	if cfg != nil {
+		h = cfg.Global.Hosts
 	}
 	if list := c.String("nats"); list != "" {
 		var s settings.Settings
@@ -58,8 +60,18 @@ func hostsOf(c *cli.Context, cfg *config.Config) (h settings.Hosts, err error) {
 // network is a connection to the hosts.
 type network struct {
 	*bus.NATS
-	hosts   settings.Hosts
-	changed atomic.Pointer[func(up bool)]
+	hosts settings.Hosts
+	users sync.WaitGroup // after which it is closed
+
+	mu      sync.Mutex
+	changed []func(up bool)
+}
+
+// onChange has a function called when the connection is up or down.
+func (n *network) onChange(do func(up bool)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.changed = append(n.changed, do)
 }
 
 // connectNATS connects to the servers of NATS, of which none need answer yet.
@@ -69,8 +81,11 @@ func connectNATS(c *cli.Context, h settings.Hosts) (*network, error) {
 	keys := bus.Keys{Servers: h.NATS, Name: h.Name, Credentials: h.Credentials, Seed: h.Seed, User: h.User,
 		PasswordFile: h.PasswordFile, CA: h.CA, Cert: h.Cert, Key: h.Key}
 	n.NATS, err = bus.Connect(keys, c.Log, func(up bool) {
-		if f := n.changed.Load(); f != nil {
-			(*f)(up)
+		n.mu.Lock()
+		all := n.changed
+		n.mu.Unlock()
+		for _, do := range all {
+			do(up)
 		}
 	})
 	if err != nil {
@@ -132,8 +147,7 @@ func newGateway(ctx context.Context, c *cli.Context, n *network) (*gateway.Gatew
 	g, err := gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: h.Name, Regions: regions,
 		FarAfter: h.FarAfter, First: h.Place == settings.First, Token: tokenOf(h), HTTP: to, Plain: h.Plain, Log: c.Log})
 	if err == nil {
-		changed := g.Changed
-		n.changed.Store(&changed)
+		n.onChange(g.Changed)
 		if down, _ := n.Down(); !down.IsZero() {
 			g.Changed(false)
 		}
@@ -163,56 +177,105 @@ func leaseElsewhere(ctx context.Context, c *cli.Context, r gateway.Request) (rec
 		n.Close()
 		return nil, nil, nil, err
 	}
+	t := gateway.NewLent(g, endpointGuard(c), nil)
 	end = func() {
 		stop()
-		g.Wait()
+		t.Close()
 		n.Close()
 	}
 	notice := time.AfterFunc(noticeDelay, func() {
 		c.Log.Info("waiting for an instance of pool " + r.Pool + " on another host: " + g.Waiting(r.Pool))
 	})
-	l, err := g.Lease(ctx, r)
+	rec, err = t.Hold(ctx, ctx, gateway.LoanRequest{Request: r, By: &control.Peer{UID: os.Geteuid(), PID: os.Getpid()}})
 	notice.Stop()
 	if err != nil {
 		end()
 		return nil, nil, nil, err
 	}
-	shut := end
-	end = func() {
-		l.Release(context.Background())
-		shut()
-	}
-	rec, err = l.Serve(own, guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())})
-	if err != nil {
-		end()
-		return nil, nil, nil, err
-	}
+	id := record.Member[record.Lease](rec, "lease").ID
 	return rec, func() string {
-		<-l.Ended()
-		if errors.Is(l.Why(), gateway.ErrReleased) {
-			return ""
-		}
-		return fmt.Sprintf("the lease has ended: %v", l.Why())
+		return watchLease(own, c, func(after int) (api.Notices, error) {
+			n, _, err := t.Notices(own, id, after)
+			return n, err
+		})
 	}, end, nil
 }
 
-// beHost makes the service known to other machines, if it is to be found by NATS, until it has a successor.
-func (h *handler) beHost(ctx context.Context, c *cli.Context, cfg *config.Config, url string, succeeds bool) error {
+// endpointGuard returns the guard of a port for the browsers of leases.
+func endpointGuard(c *cli.Context) guard.Guard {
+	return guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())}
+}
+
+// joinNATS connects the service to other machines, if it is to be found by NATS or to find hosts, until it has a
+// successor. A service with pools and leases by HTTP is a host; one with a token for hosts is a gateway.
+func (h *handler) joinNATS(ctx context.Context, c *cli.Context, cfg *config.Config, private bool) (*network, error) {
 	hosts, err := hostsOf(c, cfg)
-	if err != nil || len(hosts.NATS) == 0 {
-		return err
+	isGateway := hosts.Token != ""
+	if err != nil || len(hosts.NATS) == 0 || private && !isGateway {
+		return nil, err
 	}
-	if h.leases == nil {
-		return c.UsageError("a service that is found by NATS needs --http and --token-file, by which others lease")
+	if h.leases == nil && !isGateway {
+		return nil, c.UsageError("a service that is found by NATS needs --http and --token-file, by which others lease; " +
+			"one that leases from others needs HOSTS_TOKEN")
+	}
+	n, err := connectNATS(c, hosts)
+	if err != nil || !isGateway {
+		return n, err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	g, err := newGateway(ctx, c, n)
+	if err != nil {
+		stop(err)
+		n.Close()
+		return nil, err
+	}
+	n.users.Add(1)
+	go func() {
+		defer n.users.Done()
+		select {
+		case <-h.left:
+		case <-ctx.Done():
+		}
+		stop(errStopping)
+		g.Left()
+	}()
+	h.standard = cfg.Global
+	h.lent = gateway.NewLent(g, endpointGuard(c), h.service.NoteElsewhere)
+	return n, nil
+}
+
+// beHost makes the service known to the gateways of other machines, if it is a host, until it has a successor. Unless
+// it succeeds another process of the same service, there must be no other host of its name.
+func (h *handler) beHost(ctx context.Context, n *network, url string, succeeds bool, log *slog.Logger) error {
+	if n == nil {
+		return nil
+	}
+	defer func() { // whatever uses it
+		go func() {
+			n.users.Wait()
+			n.Close()
+		}()
+	}()
+	if h.leases == nil || len(h.service.Names()) == 0 {
+		return nil
 	}
 	if h.public != nil {
 		url = h.public.String()
 	}
-	ctx, stop := context.WithCancel(ctx)
-	if err := serveHosts(ctx, c, hosts, h.service, url, h.leases.Boot, succeeds); err != nil {
-		stop()
-		return err
+	if !succeeds {
+		if err := n.checkName(ctx); err != nil {
+			return err
+		}
 	}
+	v := h.service
+	host := &offer.Host{Bus: n, Pools: v.Offers, Name: n.hosts.Name, Region: n.hosts.Region, URL: url,
+		Boot: h.leases.Boot, Version: semantic(cli.Release()), Log: log}
+	n.onChange(func(up bool) {
+		if !up {
+			host.Lost()
+		}
+	})
+	ctx, stop := context.WithCancel(ctx)
 	go func() {
 		defer stop()
 		select {
@@ -220,37 +283,11 @@ func (h *handler) beHost(ctx context.Context, c *cli.Context, cfg *config.Config
 		case <-ctx.Done():
 		}
 	}()
-	return nil
-}
-
-// serveHosts makes a service known to the gateways of other machines until the context ends.
-// Unless it succeeds another process of the same service, there must be no other host of its name.
-func serveHosts(ctx context.Context, c *cli.Context, h settings.Hosts, v *pool.Service, url, boot string,
-	succeeds bool) error {
-	n, err := connectNATS(c, h)
-	if err != nil {
-		return err
-	}
-	if !succeeds {
-		if err := n.checkName(ctx); err != nil {
-			n.Close()
-			return err
-		}
-	}
-	host := &offer.Host{Bus: n, Pools: v.Offers, Name: h.Name, Region: h.Region, URL: url, Boot: boot,
-		Version: semantic(cli.Release()), Log: c.Log}
-	changed := func(up bool) {
-		if !up {
-			host.Lost()
-		}
-	}
-	n.changed.Store(&changed)
-	go func() {
-		defer n.Close()
+	n.users.Go(func() {
 		if err := host.Run(ctx, v.Offers.Changed()); err != nil {
-			c.Log.Error("this host is not offered to others: " + err.Error())
+			log.Error("this host is not offered to others: " + err.Error())
 		}
-	}()
+	})
 	return nil
 }
 

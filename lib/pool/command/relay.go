@@ -87,7 +87,10 @@ func (h *handler) route(ctx context.Context, local control.Handler, method strin
 	var paths []string
 	switch {
 	case right == owner && lease != "":
-		if !h.service.Has(lease) {
+		switch {
+		case h.lent.Has(lease):
+			return control.Later(func() (any, error) { return control.Finish(local(ctx, method, params)) }), nil
+		case !h.service.Has(lease):
 			paths = h.others()
 		}
 	case method == string(api.Hold):
@@ -139,34 +142,50 @@ func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, er
 		st, err := askOther(ctx, h.path, api.Pools, of)
 		return &st, err
 	}
-	st, err := h.service.For(callerOf(ctx)).Status(name)
-	if err != nil {
-		return st, err
-	}
+	st, none := h.here(callerOf(ctx), name)
 	for _, p := range former {
-		there, err := askOther(ctx, p.Control, api.Pools, of)
-		if err != nil {
-			continue // it has ended, or no such pool
+		if there, err := askOther(ctx, p.Control, api.Pools, of); err == nil { // else it has ended, or no such pool
+			add(st, there.Pools)
 		}
-		for _, p := range there.Pools {
-			if len(p.Instances) == 0 {
-				continue
-			}
-			k := slices.IndexFunc(st.Pools, func(q api.PoolStatus) bool { return q.Name == p.Name })
-			if k < 0 {
-				p.IsDefault = false
-				st.Pools = append(st.Pools, p)
-				st.Summary.Pools++
-			} else {
-				q := &st.Pools[k]
-				q.Instances = append(q.Instances, p.Instances...)
-				q.Leased += p.Leased
-			}
+	}
+	if len(st.Pools) == 0 {
+		return st, none
+	}
+	return st, nil
+}
+
+// here returns the status of this process with the leases on other hosts, as somebody may see it. Without the pool
+// that is named, it is empty.
+func (h *handler) here(who *control.Peer, name string) (*api.PoolsStatus, error) {
+	st, err := h.service.For(who).Status(name)
+	if err != nil {
+		st = &api.PoolsStatus{Pools: []api.PoolStatus{}}
+	}
+	if add(st, h.lent.Status(who, name)); len(st.Pools) > 0 {
+		err = nil
+	}
+	return st, err
+}
+
+// add adds the leases of other processes, or on other hosts, to a status.
+func add(st *api.PoolsStatus, pools []api.PoolStatus) {
+	for _, p := range pools {
+		if len(p.Instances) == 0 {
+			continue
 		}
-		st.Summary.Leased += there.Summary.Leased
+		k := slices.IndexFunc(st.Pools, func(q api.PoolStatus) bool { return q.Name == p.Name })
+		if k < 0 {
+			p.IsDefault = false
+			st.Pools = append(st.Pools, p)
+			st.Summary.Pools++
+		} else {
+			q := &st.Pools[k]
+			q.Instances = append(q.Instances, p.Instances...)
+			q.Leased += p.Leased
+		}
+		st.Summary.Leased += p.Leased
 	}
 	slices.SortStableFunc(st.Pools, func(a, b api.PoolStatus) int { return strings.Compare(a.Name, b.Name) })
-	return st, nil
 }
 
 // relay has another process answer a request of this context's caller.
@@ -272,8 +291,8 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 		if err := json.Unmarshal(r.Params, &of); err != nil && r.Params != nil {
 			return nil, control.Errorf(control.BadRequest, "%v", err)
 		}
-		return control.Later(func() (any, error) { return h.service.For(who).Status(of.Pool) }), nil
-	case rights[r.Method] == owner && lease != "" && !h.service.Has(lease):
+		return control.Later(func() (any, error) { return h.here(who, of.Pool) }), nil
+	case rights[r.Method] == owner && lease != "" && !h.service.Has(lease) && !h.lent.Has(lease):
 		return nil, control.Errorf(notHere, "the lease %s is not here", lease)
 	}
 	return h.local()(ctx, r.Method, r.Params)

@@ -67,7 +67,7 @@ func (h *handler) check(ctx context.Context, method string, params json.RawMessa
 	case everyone:
 		return nil
 	case owner:
-		if lease := leaseOf(params); lease != "" && !h.service.For(who).MayUse(lease) {
+		if lease := leaseOf(params); lease != "" && !h.mayUse(who, lease) {
 			return pool.ErrNoLease(lease)
 		}
 		return nil

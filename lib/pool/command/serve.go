@@ -32,6 +32,7 @@ import (
 	"btools/lib/logins/remote"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
+	"btools/lib/pool/gateway"
 	"btools/lib/pool/successor"
 	poolweb "btools/lib/pool/web"
 	"btools/lib/proc"
@@ -66,6 +67,16 @@ func load(c *cli.Context) (*config.Config, error) {
 	return cfg, err
 }
 
+// loadServed reads the configuration of a service. One that only leases from other hosts needs no pool.
+func loadServed(c *cli.Context) (*config.Config, error) {
+	cfg, err := load(c)
+	if err == nil && c.String("token-file") == "" && (c.String("nats") != "" || len(cfg.Global.Hosts.NATS) > 0) &&
+		cfg.Global.Hosts.Token != "" {
+		cfg.DropDefault()
+	}
+	return cfg, err
+}
+
 // service is the record member that serve prints.
 type service struct {
 	PID     int      `json:"pid"`
@@ -88,7 +99,7 @@ func Serve(c *cli.Context) (err error) {
 		return err
 	}
 	defer func() { before.Fail(err) }()
-	cfg, err := load(c)
+	cfg, err := loadServed(c)
 	if err != nil {
 		return err
 	}
@@ -179,11 +190,19 @@ func Serve(c *cli.Context) (err error) {
 	if httpListener != nil {
 		web.Routes = h.routes(web)
 		h.web = web
+	}
+	online, leave := context.WithCancel(serving)
+	defer leave()
+	var hosts *network
+	if err == nil {
+		hosts, err = h.joinNATS(online, c, cfg, owner.FD != nil)
+	}
+	if httpListener != nil {
 		h.countFormer(serving)
 		go serveHTTP(serving, httpListener, h, web)
 	}
 	if err == nil {
-		err = h.beHost(serving, c, cfg, httpURL, before != nil)
+		err = h.beHost(online, hosts, httpURL, before != nil, c.Log)
 	}
 	reg.Serve(h.serve())
 	if err == nil && before == nil {
@@ -224,10 +243,14 @@ func Serve(c *cli.Context) (err error) {
 	u.end()
 	if err == nil {
 		defer h.stopFormer(force)()
-		waitForLeases(c, v, force)
+		h.waitForLeases(c, force)
 	}
 	stopping := time.AfterFunc(noticeDelay,
 		func() { c.Log.Info("stopping: waiting for the browsers to end; signal again to stop at once") })
+	leave()
+	if h.lent != nil {
+		h.lent.Close()
+	}
 	v.Stop()
 	stopping.Stop()
 	if h.retired.Load() != nil {
@@ -316,15 +339,14 @@ func waitForStart(ctx context.Context, c *cli.Context, v *pool.Service, ready <-
 }
 
 // waitForLeases gives the leases time to end.
-func waitForLeases(c *cli.Context, v *pool.Service, now <-chan struct{}) {
+func (h *handler) waitForLeases(c *cli.Context, now <-chan struct{}) {
 	timeout := c.Duration("drain-timeout")
-	v.StopLeasing()
-	if st, err := v.Status(""); err == nil && st.Summary.Leased > 0 && timeout > 0 {
-		c.Log.Info(fmt.Sprintf("stopping: waiting up to %v for %s; signal again to stop at once", timeout,
-			pool.Holders(st, time.Now())))
+	h.service.StopLeasing()
+	if h.held() > 0 && timeout > 0 {
+		c.Log.Info(fmt.Sprintf("stopping: waiting up to %v for %s; signal again to stop at once", timeout, h.holders()))
 	}
 	late := time.After(timeout)
-	for v.Leases() > 0 {
+	for h.held() > 0 {
 		select {
 		case <-now:
 			return
@@ -409,18 +431,21 @@ func translatePaths(ctx context.Context, o *options.Options) error {
 // handler answers requests on the control socket.
 type handler struct {
 	service *pool.Service
-	reload  func() (reloaded, error)
-	states  *remote.Server
-	public  *url.URL        // of --public-url; nil: as clients ask
-	web     *front.Front    // of --http; nil: there is none
-	leases  *poolweb.Server // by HTTP; nil: there are none
-	made    sync.Once       // counts
-	counts  *metrics
-	upgrade func() (api.Upgraded, error)
-	left    <-chan struct{} // closed when there is a successor
-	store   *state.Store
-	path    string                   // of the service's control socket
-	entry   func() state.PoolService // of this process in the state file
+	lent    *gateway.Lent // leases on other hosts; nil: there are none
+	// standard is the settings of requests for pools that only other hosts have.
+	standard settings.Settings
+	reload   func() (reloaded, error)
+	states   *remote.Server
+	public   *url.URL        // of --public-url; nil: as clients ask
+	web      *front.Front    // of --http; nil: there is none
+	leases   *poolweb.Server // by HTTP; nil: there are none
+	made     sync.Once       // counts
+	counts   *metrics
+	upgrade  func() (api.Upgraded, error)
+	left     <-chan struct{} // closed when there is a successor
+	store    *state.Store
+	path     string                   // of the service's control socket
+	entry    func() state.PoolService // of this process in the state file
 	// retired is the control socket of a service that has a successor; nil: it has none.
 	retired atomic.Pointer[string]
 }
@@ -438,22 +463,22 @@ func (h *handler) methods() *control.Mux {
 	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
 		ended := []released{}
 		if p.All {
-			for _, id := range v.ReleaseAll(callerOf(ctx)) {
+			for _, id := range h.releaseOwn(callerOf(ctx)) {
 				ended = append(ended, released{record.Version, leaseID{id}})
 			}
-		} else if v.Release(p.Lease) {
+		} else if h.of(p.Lease).Release(p.Lease) {
 			ended = append(ended, released{record.Version, leaseID{p.Lease}})
 		}
 		return ended, nil
 	})
 	control.Handle(m, api.Renew, func(_ context.Context, p api.RenewRequest) (any, error) {
 		if p.Confirm {
-			return nil, v.Confirm(p.Lease)
+			return nil, h.of(p.Lease).Confirm(p.Lease)
 		}
 		if err := checkTimes(p.TTL, nil); err != nil {
 			return nil, err
 		}
-		return v.Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
+		return h.of(p.Lease).Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	})
 	control.Handle(m, api.Rest, func(_ context.Context, p api.Of) (any, error) { return struct{}{}, v.Rest(p.Lease) })
 	control.Handle(m, api.RestartInstances, func(_ context.Context, p api.Of) (any, error) {
@@ -480,7 +505,7 @@ func (h *handler) methods() *control.Mux {
 	})
 	control.HandleLater(m, api.Watch, func(ctx context.Context, p api.WatchRequest) (any, error) {
 		if p.Lease != "" {
-			return v.Notices(ctx, p.Lease, int(p.After))
+			return h.notices(ctx, p)
 		}
 		here, leave := context.WithCancelCause(ctx)
 		defer leave(nil)
@@ -532,9 +557,13 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
 		State: set.State, States: login, Inline: inline, By: callerOf(ctx), Offer: p.Offer}
+	r.Elsewhere = h.lent != nil && r.Instance == "" && r.By.Token == nil
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d
+	}
+	if r.Elsewhere {
+		return h.leaseAnywhere(ctx, r)
 	}
 	g, w, err := h.service.Lease(ctx, r)
 	if w == nil {

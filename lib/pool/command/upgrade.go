@@ -95,7 +95,7 @@ func (u *upgrade) reload() (reloaded, error) {
 		done, err := u.start()
 		return reloaded{Upgraded: &done}, err
 	}
-	cfg, err := load(u.c)
+	cfg, err := loadServed(u.c)
 	if err != nil {
 		return reloaded{}, err
 	}
@@ -168,7 +168,7 @@ func (u *upgrade) start() (done api.Upgraded, err error) {
 		<-stopped
 		heir.Launch()
 	}()
-	return api.Upgraded{PID: heir.Process.PID, Leases: h.service.Leases()}, nil
+	return api.Upgraded{PID: heir.Process.PID, Leases: h.held()}, nil
 }
 
 // end waits for an upgrade that has begun, and refuses others: a successor that is not ready yet ends, too.
@@ -239,20 +239,20 @@ const leasesInterval = 200 * time.Millisecond
 // serveLeases stops the retired service when its leases have ended, or the bound has passed.
 func (u *upgrade) serveLeases(ctx context.Context, stop context.CancelCauseFunc) {
 	v, bound := u.handler.service, u.c.Duration("retire-timeout")
-	if st, err := v.Status(""); err == nil && st.Summary.Leased > 0 {
-		u.c.Log.Info("another process has taken over: this one ends with " + pool.Holders(st, time.Now()))
+	h := u.handler
+	if h.held() > 0 {
+		u.c.Log.Info("another process has taken over: this one ends with " + h.holders())
 	}
 	late := time.After(bound)
-	h := u.handler
 	busy := func() bool { // the client of a lease that has ended may leave its connection open
-		return v.Leases() > 0 || h.web != nil && h.web.Active() > h.leases.Relaying()
+		return h.held() > 0 || h.web != nil && h.web.Active() > h.leases.Relaying()
 	}
 	for ctx.Err() == nil && busy() {
 		select {
 		case <-ctx.Done():
 		case <-late:
 			u.c.Log.Warn(fmt.Sprintf("ending %s: the service was upgraded %v ago",
-				spell.Count(v.Leases(), "lease"), bound))
+				spell.Count(h.held(), "lease"), bound))
 			stop(errRetired)
 			v.Stop()
 			return

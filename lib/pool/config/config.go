@@ -37,8 +37,9 @@ const Default = "DEFAULT"
 
 // Config is the configuration of a service.
 type Config struct {
-	Pools []Pool // in the order of their names
-	File  string // the file that was read, or ""
+	Pools  []Pool            // in the order of their names
+	File   string            // the file that was read, or ""
+	Global settings.Settings // values that apply to no pool alone
 }
 
 // Pool is one pool. Its Settings are the values that its instances share;
@@ -146,7 +147,7 @@ func Load(file string, environ []string, more ...envfile.Variable) (*Config, err
 	}
 	all.readEnvironment(variables(environ, more), bad)
 	c := all.resolve(bad)
-	c.File = file
+	c.File, c.Global = file, all.settingsOf("", "")
 	if len(bad.Problems) > 0 {
 		return nil, bad
 	}

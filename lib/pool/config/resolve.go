@@ -101,6 +101,13 @@ func (c *Config) Check() error {
 	return nil
 }
 
+// DropDefault removes the pool that exists only because none is configured.
+func (c *Config) DropDefault() {
+	if len(c.Pools) == 1 && c.Pools[0].layers.noPools {
+		c.Pools = nil
+	}
+}
+
 // SkipLaunch stops bpool from launching browsers of this type unless LAUNCH is
 // set: clients bring their own.
 func (c *Config) SkipLaunch(browser string) {

@@ -39,6 +39,7 @@ type Gateway struct {
 	changed chan struct{}
 	running sync.WaitGroup
 	ctx     context.Context
+	left    chan struct{} // closed when it needs the bus no more
 }
 
 // place is a pool in a region.
@@ -82,7 +83,8 @@ type result struct {
 // New returns a gateway that runs until the context ends. Wait waits until it has ended.
 func New(ctx context.Context, o Options) (*Gateway, error) {
 	g := &Gateway{options: o, id: rand.Text()[:12], ctx: ctx, waits: map[*remote.Request]*waiting{},
-		hosts: map[string]*host{}, pinned: map[string]int{}, open: map[place]func(){}, changed: make(chan struct{}, 1)}
+		hosts: map[string]*host{}, pinned: map[string]int{}, open: map[place]func(){}, changed: make(chan struct{}, 1),
+		left: make(chan struct{})}
 	var ranks []string
 	if o.First {
 		ranks = bus.Ranks
@@ -94,6 +96,7 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g.running.Go(func() {
+		defer close(g.left)
 		defer stop()
 		g.run()
 	})
@@ -102,6 +105,9 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 
 // Wait waits until the gateway and its leases have ended, after its context.
 func (g *Gateway) Wait() { g.running.Wait() }
+
+// Left waits until the gateway leases no more, after its context. Its leases go on.
+func (g *Gateway) Left() { <-g.left }
 
 // Changed tells the gateway that the connection is up or down.
 func (g *Gateway) Changed(up bool) {

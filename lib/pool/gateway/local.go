@@ -2,53 +2,80 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
+	"btools/lib/control"
+	"btools/lib/fleet"
 	"btools/lib/front"
 	"btools/lib/guard"
+	"btools/lib/pool"
 	"btools/lib/pool/relay"
 	"btools/lib/record"
 )
 
-// Serve serves the browser of a lease at a port of this machine until the lease or the context ends, and returns the
-// record of the lease with the addresses there.
-func (l *Lease) Serve(ctx context.Context, g guard.Guard) (*record.Record, error) {
+// The browsers of all leases are served at one port of this machine, each at the path of a session of a pool's.
+
+// maxConnections limits the connections of the port.
+const maxConnections = 8192
+
+// serveLocked gives the browser of a lease an address on this machine, if it has a browser.
+func (t *Lent) serveLocked(l *loan) error {
+	l.browser = record.Member[record.Instance](l.Record, "instance")
 	if l.URL == "" {
-		return l.Record, nil
+		return nil
+	}
+	if t.addr == "" {
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("cannot open the endpoint of leases on other hosts: %w", err)
+		}
+		t.addr = listener.Addr().String()
+		f := &front.Front{Guard: t.guard, Log: t.gateway.options.Log, Limit: front.Limit{Max: maxConnections},
+			Routes: []front.Route{{Answer: t.answer}}}
+		t.gateway.running.Go(func() { f.Serve(t.ctx, nil, listener) })
+	}
+	i := &l.browser
+	at := t.address(l.ID)
+	_, path, _ := strings.Cut(i.WSURL, relay.Socket(l.URL))
+	i.HTTPURL, i.WSURL = at, relay.Socket(at)+path
+	host, port, _ := net.SplitHostPort(t.addr)
+	i.Host = host
+	i.Port, _ = strconv.Atoi(port)
+	return nil
+}
+
+// address returns the address of a lease's browser.
+func (t *Lent) address(id string) string { return "http://" + t.addr + fleet.Prefix + id }
+
+// answer answers a request for the browser of a lease.
+func (t *Lent) answer(w *front.Response, r *http.Request) error {
+	below, ok := strings.CutPrefix(r.URL.Path, fleet.Prefix)
+	id, path, _ := strings.Cut(below, "/")
+	if !ok || !pool.IsLeaseID(id) {
+		return front.NoPath(r)
+	}
+	l := t.find(id)
+	if l == nil {
+		return control.Errorf(control.LeaseEnded, "the lease %s has ended", id)
+	}
+	if no := guard.CheckUser(r, l.By.UID); no != nil {
+		return no
 	}
 	to, err := url.Parse(l.URL)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	defer context.AfterFunc(l.ctx, stop)()
+	endpoint := &relay.Endpoint{URL: to, Public: t.address(id), Via: t.gateway.options.HTTP.Transport}
+	if err := endpoint.Serve(w, r.WithContext(ctx), "/"+path); err != nil {
+		return front.Unavailable(err)
 	}
-	public := "http://" + listener.Addr().String()
-	endpoint := &relay.Endpoint{URL: to, Public: public, Via: l.host.gateway.options.HTTP.Transport}
-	f := &front.Front{Guard: g, Log: l.host.gateway.options.Log, Routes: []front.Route{{
-		Answer: func(w *front.Response, r *http.Request) error {
-			if err := endpoint.Serve(w, r, r.URL.Path); err != nil {
-				return front.Unavailable(err)
-			}
-			return nil
-		}}}}
-	ctx, stop := context.WithCancel(ctx)
-	context.AfterFunc(l.ctx, stop)
-	l.host.gateway.running.Go(func() {
-		defer stop()
-		f.Serve(ctx, nil, listener)
-	})
-	rec := l.Record.Clone()
-	i := record.Member[record.Instance](rec, "instance")
-	_, path, _ := strings.Cut(i.WSURL, relay.Socket(l.URL))
-	i.HTTPURL, i.WSURL, i.Host = public, relay.Socket(public)+path, "127.0.0.1"
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	i.Port, _ = strconv.Atoi(port)
-	rec.MustSet("instance", i)
-	return rec, nil
+	return nil
 }

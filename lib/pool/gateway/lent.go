@@ -1,0 +1,397 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"btools/lib/control"
+	"btools/lib/control/api"
+	"btools/lib/guard"
+	"btools/lib/pool"
+	"btools/lib/proc"
+	"btools/lib/record"
+	"btools/lib/wait"
+)
+
+// Lent is the leases on other hosts that clients of this machine have: whose each is, when it ends, what its holder
+// is told, and where its browser is served here. Create it with NewLent.
+type Lent struct {
+	gateway *Gateway
+	guard   guard.Guard
+	note    func(e pool.Event, held time.Duration)
+	ctx     context.Context
+	stop    context.CancelFunc
+
+	mu     sync.Mutex
+	leases map[string]*loan
+	addr   string // host:port at which the browsers are served; "": nowhere yet
+}
+
+// LoanRequest is a request of a client of this machine for a lease on another host.
+type LoanRequest struct {
+	Request
+	By      *control.Peer  // owner of the lease
+	User    string         // the owner's name; "": who runs this program
+	TTL     time.Duration  // 0: no limit
+	Bound   bool           // the lease ends with the context
+	Confirm bool           // Bound until Confirm is called
+	Owner   *proc.Identity // the lease ends with this process; nil: with none
+}
+
+// loan is a lease on another host and its holder.
+type loan struct {
+	LoanRequest
+	*Lease
+	of      record.Lease    // as the host knows it
+	browser record.Instance // at its address here
+	started time.Time
+
+	// Under the lock of Lent:
+	expires time.Time // zero: never
+	timer   *time.Timer
+	unbind  func() bool // detaches it from its connection; nil unless it waits for Confirm
+	notices api.Notices
+	changed wait.Broadcast // another notice
+}
+
+// NewLent returns the leases of a gateway, none yet. The guard is that of their browsers' port; note, if not nil, is
+// told of each lease, and of its end after a time.
+func NewLent(g *Gateway, of guard.Guard, note func(e pool.Event, held time.Duration)) *Lent {
+	t := &Lent{gateway: g, guard: of, note: note, leases: map[string]*loan{}}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	return t
+}
+
+// Hold leases a browser of any host and returns the record of the lease. The context is that of the client; the
+// request ends with asking as well.
+func (t *Lent) Hold(ctx, asking context.Context, r LoanRequest) (*record.Record, error) {
+	lease, err := t.gateway.Lease(asking, r.Request)
+	if err != nil {
+		return nil, err
+	}
+	l := &loan{LoanRequest: r, Lease: lease, of: record.Member[record.Lease](lease.Record, "lease"), started: time.Now()}
+	if err = context.Cause(asking); err == nil {
+		err = t.add(ctx, l)
+	}
+	if err != nil {
+		t.release(l)
+		return nil, err
+	}
+	return t.record(l), nil
+}
+
+// add notes a lease and binds it to its holder.
+func (t *Lent) add(ctx context.Context, l *loan) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !pool.IsLeaseID(l.ID) || t.leases[l.ID] != nil {
+		return control.Errorf(control.Failed, "the host %s has answered with a lease that is not its own", l.Host)
+	}
+	if err := t.serveLocked(l); err != nil {
+		return err
+	}
+	t.leases[l.ID] = l
+	t.tell(l, "leased", "")
+	t.extendLocked(l, l.TTL)
+	if l.Bound || l.Confirm { // even if the connection ended just now
+		unbind := context.AfterFunc(ctx, func() { t.end(l, "released", "its holder has disconnected") })
+		context.AfterFunc(l.ctx, func() { unbind() }) // the connection may outlive the lease
+		if !l.Bound {
+			l.unbind = unbind
+		}
+	}
+	if l.Owner != nil {
+		t.gateway.running.Go(func() {
+			if l.Owner.Wait(l.ctx) == nil {
+				t.end(l, "released", fmt.Sprintf("process %d has ended", l.Owner.PID))
+			}
+		})
+	}
+	context.AfterFunc(l.ctx, func() {
+		if !errors.Is(l.Why(), ErrReleased) {
+			t.end(l, pool.Lost, l.Why().Error())
+		}
+	})
+	return nil
+}
+
+// extendLocked has a lease end after a time, unless that is 0.
+func (t *Lent) extendLocked(l *loan, ttl time.Duration) {
+	if l.TTL = ttl; ttl <= 0 {
+		return
+	}
+	l.expires = time.Now().Add(ttl)
+	if l.timer != nil {
+		l.timer.Reset(ttl)
+		return
+	}
+	l.timer = time.AfterFunc(ttl, func() {
+		t.mu.Lock()
+		over := !time.Now().Before(l.expires)
+		t.mu.Unlock()
+		if over {
+			t.end(l, "expired", "")
+		}
+	})
+}
+
+// tell tells of an event of a lease.
+func (t *Lent) tell(l *loan, event, why string) {
+	if t.note != nil {
+		t.note(pool.Event{Event: event, Pool: l.of.Pool, Instance: l.of.Instance, Lease: l.ID, By: l.By.String(),
+			User: l.User, Holder: l.Holder, Host: l.Host, Why: why}, time.Since(l.started))
+	}
+}
+
+// end ends a lease and reports whether it had not ended before.
+func (t *Lent) end(l *loan, event, why string) bool {
+	t.mu.Lock()
+	if t.leases[l.ID] != l {
+		t.mu.Unlock()
+		return false
+	}
+	delete(t.leases, l.ID)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if l.notices.Ended = pool.EndReason(event, l.TTL); event == pool.Lost {
+		l.notices.Ended = "the lease has ended: " + why
+	}
+	l.changed.Wake()
+	t.tell(l, event, why)
+	t.mu.Unlock()
+	if event != pool.Lost {
+		t.release(l)
+	}
+	return true
+}
+
+// release has the host end a lease. If it does not answer soon, it is asked again after release has returned.
+func (t *Lent) release(l *loan) {
+	done := make(chan struct{})
+	t.gateway.running.Go(func() {
+		defer close(done)
+		l.Lease.Release(context.Background())
+	})
+	select {
+	case <-done:
+	case <-time.After(slowTime):
+	}
+}
+
+// record returns the record of a lease as its holder gets it.
+func (t *Lent) record(l *loan) *record.Record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rec := l.Record.Clone()
+	of := l.of
+	of.By, of.Host, of.ExpiresAt = l.By.String(), l.Host, record.Time{Time: l.expires}
+	if l.expires.IsZero() {
+		of.ExpiresAt.Time = l.started.Add(noExpiry)
+	}
+	rec.MustSet("lease", of)
+	if l.URL != "" {
+		rec.MustSet("instance", l.browser)
+	}
+	return rec
+}
+
+// noExpiry is the time to live that is shown of a lease that lasts as long as its holder.
+const noExpiry = 10 * 365 * 24 * time.Hour
+
+// find returns a lease, or nil.
+func (t *Lent) find(id string) *loan {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.leases[id]
+}
+
+// all returns the leases that somebody may end, the oldest first.
+func (t *Lent) all(who *control.Peer) (found []*loan) {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.leases {
+		if l.mayEnd(who) {
+			found = append(found, l)
+		}
+	}
+	slices.SortFunc(found, func(a, b *loan) int { return a.started.Compare(b.started) })
+	return found
+}
+
+func (l *loan) mayEnd(who *control.Peer) bool {
+	return who.IsOperator() || l.By.String() == who.String()
+}
+
+// Len returns the number of leases.
+func (t *Lent) Len() int {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.leases)
+}
+
+// Has reports whether there is a lease.
+func (t *Lent) Has(id string) bool { return t.find(id) != nil }
+
+// MayUse reports whether somebody may use or end a lease.
+func (t *Lent) MayUse(who *control.Peer, id string) bool {
+	l := t.find(id)
+	return l != nil && l.mayEnd(who)
+}
+
+// Release ends a lease. It reports whether the lease existed.
+func (t *Lent) Release(id string) bool {
+	l := t.find(id)
+	return l != nil && t.end(l, "released", "")
+}
+
+// ReleaseAll ends all leases that somebody may end, and returns their IDs.
+func (t *Lent) ReleaseAll(who *control.Peer) []string { return t.endAll(t.all(who), "") }
+
+func (t *Lent) endAll(all []*loan, why string) (ids []string) {
+	var ending sync.WaitGroup
+	ended := make([]bool, len(all))
+	for k, l := range all {
+		ending.Go(func() { ended[k] = t.end(l, "released", why) })
+	}
+	ending.Wait()
+	for k, l := range all {
+		if ended[k] {
+			ids = append(ids, l.ID)
+		}
+	}
+	return ids
+}
+
+// Confirm makes a lease outlive the connection that requested it.
+func (t *Lent) Confirm(id string) error {
+	l := t.find(id)
+	if l == nil {
+		return pool.ErrNoLease(id)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case l.unbind == nil:
+		return control.Errorf(control.BadRequest, "lease %s was requested without confirm, or is already confirmed", id)
+	case !l.unbind():
+		return pool.ErrNoLease(id)
+	}
+	l.unbind = nil
+	return nil
+}
+
+// Renew extends a lease by its time to live, or by ttl if that is positive, from now.
+func (t *Lent) Renew(id string, ttl time.Duration) (*record.Record, error) {
+	l := t.find(id)
+	if l == nil {
+		return nil, pool.ErrNoLease(id)
+	}
+	t.mu.Lock()
+	t.extendLocked(l, cmp.Or(ttl, l.TTL))
+	t.mu.Unlock()
+	return t.record(l), nil
+}
+
+// Notices waits until a lease has more lines than its holder has read, or has ended. Without the lease it returns
+// false.
+func (t *Lent) Notices(ctx context.Context, id string, after int) (n api.Notices, is bool, err error) {
+	l := t.find(id)
+	if l == nil {
+		return n, false, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for l.notices.Ended == "" && l.notices.Last <= after {
+		more := l.changed.Next()
+		t.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+		}
+		t.mu.Lock()
+		if ctx.Err() != nil {
+			return n, true, context.Cause(ctx)
+		}
+	}
+	n = l.notices
+	from := min(len(n.Lines), max(0, len(n.Lines)-(n.Last-after)))
+	n.Lines = slices.Clone(n.Lines[from:])
+	return n, true, nil
+}
+
+// Status returns the pools of the leases, or the one with a name, with a row for each lease, as somebody may see them.
+func (t *Lent) Status(who *control.Peer, name string) []api.PoolStatus {
+	pools := map[string]*api.PoolStatus{}
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.leases {
+		if name != "" && name != l.of.Pool {
+			continue
+		}
+		p := pools[l.of.Pool]
+		if p == nil {
+			p = &api.PoolStatus{Name: l.of.Pool}
+			pools[p.Name] = p
+		}
+		p.Leased++
+		p.Instances = append(p.Instances, l.row(who))
+	}
+	var all []api.PoolStatus
+	for _, p := range pools {
+		slices.SortFunc(p.Instances, func(a, b api.InstanceStatus) int {
+			return a.LeaseStarted.Compare(b.LeaseStarted.Time)
+		})
+		all = append(all, *p)
+	}
+	return all
+}
+
+// row returns a lease as the status shows it.
+func (l *loan) row(who *control.Peer) api.InstanceStatus {
+	i := api.InstanceStatus{ID: l.of.Instance, Alias: l.of.Alias, Host: l.Host, Status: pool.Healthy, Leased: true,
+		LeaseDuration: new(time.Since(l.started).Milliseconds()), LeaseStarted: &record.Time{Time: l.started},
+		By: l.By.String(), User: l.User, Browser: record.Member[record.Browser](l.Record, "browser").Type,
+		Headless: l.browser.Headless, Isolation: "process"}
+	if strings.HasSuffix(l.browser.WSURL, l.ID) { // else its address is that of the whole browser
+		i.Isolation = "context"
+	}
+	if !l.expires.IsZero() {
+		i.LeaseExpires = &record.Time{Time: l.expires}
+	}
+	if l.mayEnd(who) {
+		i.Lease, i.Holder, i.Endpoint = l.ID, l.Holder, l.browser.HTTPURL
+	}
+	return i
+}
+
+// Close ends all leases and waits until nothing is left of them, and of the gateway, whose context has ended.
+func (t *Lent) Close() {
+	t.mu.Lock()
+	var all []*loan
+	for _, l := range t.leases {
+		all = append(all, l)
+	}
+	t.mu.Unlock()
+	t.endAll(all, "the service has ended")
+	t.stop()
+	t.gateway.Wait()
+}
