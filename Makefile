@@ -78,9 +78,14 @@ install: build ## install programs, man pages, completions and units (PREFIX=, D
 	install -m 644 completions/zsh/_btools $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 644 $(PROGRAMS:%=completions/bash/%) $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 644 $(PROGRAMS:%=completions/fish/%.fish) $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	install -d $(DESTDIR)$(PREFIX)/share/btools/prometheus
+	for d in prometheus nats kubernetes systemd; do \
+	  install -d $(DESTDIR)$(PREFIX)/share/btools/$$d || exit 1; \
+	done
 	install -m 644 scripts/prometheus/alerts.yml scripts/prometheus/dashboard.json \
 	  $(DESTDIR)$(PREFIX)/share/btools/prometheus
+	install -m 644 scripts/nats/*.conf $(DESTDIR)$(PREFIX)/share/btools/nats
+	install -m 644 scripts/kubernetes/*.yaml $(DESTDIR)$(PREFIX)/share/btools/kubernetes
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' scripts/systemd/host.conf >$(DESTDIR)$(PREFIX)/share/btools/systemd/host.conf
 	for m in lib/systemd/system share/systemd/user; do \
 	  install -d $(DESTDIR)$(PREFIX)/$$m && \
 	  for u in scripts/systemd/*.socket scripts/systemd/*.service; do \
