@@ -140,6 +140,9 @@ func begin(w *cmdtest.World, args ...string) *command {
 	w.T.Cleanup(func() {
 		c.cmd.Process.Kill()
 		<-c.ended
+		if w.T.Failed() {
+			w.T.Logf("%v, %v, says:\n%s", args, c.cmd.ProcessState, &c.errs)
+		}
 	})
 	return c
 }
@@ -327,8 +330,8 @@ func TestBadNATS(t *testing.T) {
 func TestNATSPermissions(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	s := startNATSWith(t, []string{"BTOOLS_VM1_PASSWORD=one", "BTOOLS_CI_PASSWORD=two"}, "-c",
-		cmdtest.Root+"/scripts/nats/users.conf")
+	passwords := []string{"BTOOLS_VM1_PASSWORD=one", "BTOOLS_CI_PASSWORD=two", "BTOOLS_OPS_PASSWORD=three"}
+	s := startNATSWith(t, passwords, "-c", cmdtest.Root+"/scripts/nats/users.conf")
 	tokens := w.Dir + "/tokens"
 	cmdtest.WriteFile(t, tokens, "ci "+ciToken+" trust\n")
 	cmdtest.WriteFile(t, w.Dir+"/one", "one\n")
@@ -345,8 +348,9 @@ func TestNATSPermissions(t *testing.T) {
 	held.ends(0, "")
 	waits.ends(0, "")
 	ci.With("PW_MCP_PROXY_NATS_PASSWORD_FILE="+w.Dir+"/one").Run("bpool", "hosts").Exits(t, 75, "Authorization")
-	ci.With("PW_MCP_PROXY_NATS_NAME=other").Run("bpool", "lease", "--timeout", "1s", "A", "--", "true").Exits(t, 75,
-		"NATS refuses the user other")
+	r := ci.With("PW_MCP_PROXY_NATS_NAME=other").Run("bpool", "lease", "A", "--", "true")
+	r.Exits(t, 78, "NATS_NAME must be the name in the permissions of NATS_USER ci")
+	r.Exits(t, 78, `Publish to "btools.v1.local.free.A.any.other.`)
 }
 
 // A host that is upgraded keeps its leases, and grants new ones.

@@ -20,6 +20,8 @@ var (
 	ErrNobody = errors.New("nobody answers")
 	// ErrLate means that there was no answer in time.
 	ErrLate = errors.New("there is no answer")
+	// ErrRefused means that the user of the connection may not do so.
+	ErrRefused = errors.New("no right")
 	// ErrDown means that there is no connection to a server.
 	ErrDown = errors.New("no NATS server is connected")
 )

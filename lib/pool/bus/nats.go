@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,8 @@ type NATS struct {
 	mu      sync.Mutex
 	down    time.Time // since when; zero: it is up
 	last    error
+	refused map[string]error // by the subject for which this connection has no right
+	barred  time.Time        // when it was logged that the server does not let the user in
 	changed func(up bool)
 }
 
@@ -47,14 +50,13 @@ func Connect(keys Keys, log *slog.Logger, changed func(up bool)) (*NATS, error) 
 	n := &NATS{log: log, keys: keys, changed: changed, down: time.Now()}
 	options := []nats.Option{
 		nats.Name("bpool " + keys.Name),
-		nats.CustomInboxPrefix("_INBOX." + Token(keys.Name)),
+		nats.CustomInboxPrefix(inboxes(&keys)),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, time.Second),
 		nats.ReconnectBufSize(-1), // a message that is late is worth nothing
 		nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.Timeout(2 * time.Second), nats.IgnoreAuthErrorAbort(),
-		nats.ConnectHandler(func(*nats.Conn) { n.set(true, nil) }),
-		nats.ReconnectHandler(func(*nats.Conn) { n.set(true, nil) }),
+		nats.ConnectHandler(n.connected), nats.ReconnectHandler(n.connected),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { n.set(false, err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { n.note(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { n.failed(s, err) }),
@@ -66,6 +68,9 @@ func Connect(keys Keys, log *slog.Logger, changed func(up bool)) (*NATS, error) 
 	n.conn, err = nats.Connect(strings.Join(keys.Servers, ","), append(options, authorization...)...)
 	return n, err
 }
+
+// inboxes is the start of the subjects of answers.
+func inboxes(k *Keys) string { return "_INBOX." + Token(k.Name) }
 
 func (k *Keys) options() (all []nats.Option, err error) {
 	switch {
@@ -104,11 +109,32 @@ func (k *Keys) options() (all []nats.Option, err error) {
 	return all, nil
 }
 
+// setting names the settings that say who the user is.
+func (k *Keys) setting() string {
+	switch {
+	case k.Credentials != "":
+		return "NATS_CREDS " + k.Credentials
+	case k.Seed != "":
+		return "NATS_NKEY " + k.Seed
+	case k.User != "":
+		return "NATS_USER " + k.User + " and NATS_PASSWORD_FILE " + k.PasswordFile
+	}
+	return "NATS_CREDS, NATS_NKEY or NATS_USER, of which none is set"
+}
+
+// connected notes that a server is connected.
+func (n *NATS) connected(c *nats.Conn) {
+	if most := c.MaxPayload(); most < MaxSize {
+		n.log.Error(fmt.Sprintf("NATS takes messages of %d bytes only: max_payload must be %d or more", most, MaxSize))
+	}
+	n.set(true, nil)
+}
+
 // set notes that the connection is up or down.
 func (n *NATS) set(up bool, err error) {
 	n.mu.Lock()
 	if up {
-		n.down, n.last = time.Time{}, nil
+		n.down, n.last, n.refused = time.Time{}, nil, nil
 	} else if n.down.IsZero() {
 		n.down = time.Now()
 	}
@@ -121,25 +147,58 @@ func (n *NATS) set(up bool, err error) {
 	}
 }
 
-// note notes why a server could not be reached.
-func (n *NATS) note(err error) {
+// note notes an error of the connection. That a server does not let the user in is logged at once.
+func (n *NATS) note(err error) (bars bool) {
+	bars = errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+	if bars {
+		err = fmt.Errorf("NATS refuses the user %s: %w: look at %s", n.keys.Name, err, n.keys.setting())
+	}
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.last = err
-	n.mu.Unlock()
+	if bars && time.Since(n.barred) > time.Minute { // it is tried again all the time
+		n.barred = time.Now()
+		n.log.Error(err.Error())
+	}
+	return bars
 }
 
-// failed logs an error of the server, which names the subject if it is one of permissions.
+// ofSubject finds the subject in an error of permissions.
+var ofSubject = regexp.MustCompile(`"([^"]+)"`)
+
+// failed logs an error of the connection. One of permissions names the subject, and is logged once.
 func (n *NATS) failed(s *nats.Subscription, err error) {
-	key := n.keys.Name
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):
-		n.log.Error(fmt.Sprintf("NATS refuses the user %s: %v", key, err))
+		err = fmt.Errorf("NATS refuses the user %s: %w: NATS_NAME must be the name in the permissions of %s",
+			n.keys.Name, err, n.keys.setting())
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if subject := ofSubject.FindStringSubmatch(err.Error()); subject != nil && n.refused[subject[1]] == nil {
+			if n.refused == nil {
+				n.refused = map[string]error{}
+			}
+			n.refused[subject[1]] = err
+			n.log.Error(err.Error())
+		}
 	case errors.Is(err, nats.ErrSlowConsumer) && s != nil:
 		n.log.Warn("too many messages came at once; some are lost: " + s.Subject)
-	default:
+	case !n.note(err):
 		n.log.Warn(fmt.Sprintf("NATS: %v", err))
 	}
-	n.note(err)
+}
+
+// refusal returns an error that wraps ErrRefused if the user may not send a request, or not read its answer.
+func (n *NATS) refusal(subject string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for of, err := range n.refused {
+		if of == subject || strings.HasPrefix(of, inboxes(&n.keys)) {
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+	}
+	return ErrLate
 }
 
 // Down returns since when there has been no connection, and the last error; the zero time: there is one.
@@ -166,7 +225,7 @@ func (n *NATS) Request(ctx context.Context, subject string, body, answer any) er
 	case errors.Is(err, nats.ErrNoResponders):
 		return ErrNobody
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return ErrLate
+		return n.refusal(subject)
 	case err != nil:
 		return err
 	}

@@ -260,6 +260,10 @@ func (g *Gateway) asked(s remote.Step, o *remote.Offer, err error) (taken bool) 
 	if r != nil {
 		g.takeLocked(r, o)
 	}
+	if errors.Is(err, bus.ErrRefused) && (s.Region == s.Request.Region || s.Region == g.options.Regions[0]) {
+		err = control.Errorf(control.BadConfig, "cannot lease from another host: %v", err)
+		g.endLocked(s.Request, result{err: err})
+	}
 	g.wakeLocked()
 	return r != nil
 }

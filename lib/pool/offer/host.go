@@ -52,6 +52,7 @@ type Host struct {
 	free     map[string]func()    // ends the subscriptions of a pool with room
 	rooms    map[string]pool.Room // when they were last looked at
 	n        uint64               // of loads
+	other    string               // boot of the last other host of this name
 	wake     chan struct{}        // of capacity 1
 	ctx      context.Context
 	running  sync.WaitGroup
@@ -81,6 +82,11 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 		return err
 	}
 	defer own()
+	twin, err := h.Bus.Subscribe(bus.LoadSubject(h.Region, h.Name), "", h.twin)
+	if err != nil {
+		return err
+	}
+	defer twin()
 	tick := time.NewTicker(loadTime)
 	defer tick.Stop()
 	var told time.Time
@@ -115,6 +121,16 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 			h.mu.Unlock()
 		}
 	}
+}
+
+// twin says so if another host that is found has the name of this one; its process after an upgrade has its address.
+func (h *Host) twin(m *bus.Message) {
+	var l bus.Load
+	if m.Read(&l) != nil || l.Boot == h.Boot || l.URL == h.URL || l.Gone || l.Boot == h.other {
+		return
+	}
+	h.other = l.Boot
+	h.Log.Error("another host is called " + h.Name + ": that at " + l.URL + "; NATS_NAME gives each a name of its own")
 }
 
 // names returns the names of the pools.
@@ -225,7 +241,9 @@ func (h *Host) open(pool string) {
 }
 
 // isRefused reports whether a gateway does not lease the slot of an offer. One whose answer is late may.
-func isRefused(a bus.Answer, err error) bool { return !errors.Is(err, bus.ErrLate) && (err != nil || !a.Yes) }
+func isRefused(a bus.Answer, err error) bool {
+	return !errors.Is(err, bus.ErrLate) && (err != nil || !a.Yes)
+}
 
 // asked answers a message for this host alone.
 func (h *Host) asked(m *bus.Message) {
