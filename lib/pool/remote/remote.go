@@ -310,7 +310,9 @@ func (t *Table) Asked(now time.Time, seq uint64, offer *Offer, answered, full bo
 		return taker
 	}
 	delete(t.asks, seq)
-	in.ask = 0
+	if in.ask = 0; taker != nil && taker != in.of && t.swap(taker, in) {
+		return taker
+	}
 	if len(t.ranks) > 0 && !in.waits && !t.ranked(now, in, offer != nil, answered || full) {
 		in.askAt = now
 		t.wake(in.of, now)
@@ -338,6 +340,19 @@ func (t *Table) Asked(now time.Time, seq uint64, offer *Offer, answered, full bo
 	}
 	t.wake(in.of, now)
 	return taker
+}
+
+// swap gives the ask of a request that has taken the offer of another one to that one, and reports whether there is an
+// ask: else there would be more asks than requests.
+func (t *Table) swap(taker *Request, to *reach) bool {
+	for _, from := range taker.reaches {
+		if from.region == to.region && from.ask != 0 {
+			to.ask, to.begin, to.full, from.ask = from.ask, from.begin, from.full, 0
+			t.asks[to.ask] = to
+			return true
+		}
+	}
+	return false
 }
 
 // askAgain has the oldest request that waits ask at once: a host had room, and others may.
