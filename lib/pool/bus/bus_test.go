@@ -1,9 +1,11 @@
 package bus
 
 import (
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTokens(t *testing.T) {
@@ -76,5 +78,28 @@ func TestMessages(t *testing.T) {
 	}
 	if _, err := encode(Ask{Not: make([]string, MaxSize)}); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Error(err)
+	}
+}
+
+// No message has a time of a clock: those of machines differ.
+func TestNoClocks(t *testing.T) {
+	t.Parallel()
+	var look func(reflect.Type)
+	look = func(of reflect.Type) {
+		switch of.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			look(of.Elem())
+		case reflect.Struct:
+			for i := range of.NumField() {
+				f := of.Field(i)
+				if f.Type == reflect.TypeFor[time.Time]() || strings.HasSuffix(f.Name, "At") {
+					t.Errorf("%v has the time %s", of, f.Name)
+				}
+				look(f.Type)
+			}
+		}
+	}
+	for _, m := range []any{Ask{}, Want{}, Placed{}, Offer{}, Answer{}, Cancel{}, Load{}, Drain{}} {
+		look(reflect.TypeOf(m))
 	}
 }

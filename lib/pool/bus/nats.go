@@ -66,6 +66,11 @@ func Connect(keys Keys, log *slog.Logger, changed func(up bool)) (*NATS, error) 
 		return nil, err
 	}
 	n.conn, err = nats.Connect(strings.Join(keys.Servers, ","), append(options, authorization...)...)
+	if err == nil && n.conn.IsConnected() { // the handler is called some time later
+		n.mu.Lock()
+		n.down = time.Time{}
+		n.mu.Unlock()
+	}
 	return n, err
 }
 
@@ -133,6 +138,10 @@ func (n *NATS) connected(c *nats.Conn) {
 // set notes that the connection is up or down.
 func (n *NATS) set(up bool, err error) {
 	n.mu.Lock()
+	if up && n.down.IsZero() {
+		n.mu.Unlock()
+		return
+	}
 	if up {
 		n.down, n.last, n.refused = time.Time{}, nil, nil
 	} else if n.down.IsZero() {

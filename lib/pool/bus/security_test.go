@@ -3,6 +3,7 @@ package bus
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -229,5 +230,31 @@ func TestPermissions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A connection to a server that answers is up at once, so that nobody waits as after a death of the server.
+func TestUpAtOnce(t *testing.T) {
+	t.Parallel()
+	url, _ := withPasswords(t)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("of-ci\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Connect(Keys{Servers: []string{url}, Name: "ci", User: "ci", PasswordFile: password},
+		slog.New(slog.DiscardHandler), func(up bool) {
+			if up {
+				t.Error("it was down")
+			}
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if since, _ := n.Down(); !since.IsZero() {
+		t.Error("it is down")
+	}
+	if err := n.conn.Flush(); err != nil {
+		t.Error(err)
 	}
 }

@@ -214,13 +214,16 @@ func (h *host) hold() {
 		_, err := h.gateway.call(ctx, h.url+"/hold", Holding{leases, remote.HoldTime.String()},
 			func(b []byte) error { return json.Unmarshal(b, &answer) })
 		cancel()
+		h.mu.Lock()
 		if err == nil {
-			h.mu.Lock()
 			h.loseLocked(h.holds.Answered(sent, leases, answer.Gone),
 				fmt.Errorf("the host %s has ended the lease", h.name))
-			h.mu.Unlock()
 		}
-		time.Sleep(min(time.Until(again), retryTime-time.Since(sent)))
+		some := len(h.leases) > 0
+		h.mu.Unlock()
+		if some {
+			time.Sleep(min(time.Until(again), retryTime-time.Since(sent)))
+		}
 	}
 }
 
