@@ -251,6 +251,9 @@ func (e *Entry) Leave() {
 	f := e.fleet
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if e.IsFrozen() {
+		defer e.rested.Wake()
+	}
 	switch calledOff := f.table.Leave(&e.Session, time.Now()); {
 	case calledOff && e.State() == book.Creating:
 		e.dropLocked()

@@ -228,6 +228,12 @@ func (f *Fleet) Free(ctx context.Context, name string) error {
 	if e == nil || e.State() == book.Creating {
 		return control.Errorf(control.SessionNotFound, "there is no session %q", name)
 	}
+	return e.restLocked(ctx)
+}
+
+// restLocked hibernates the session of an entry now.
+func (e *Entry) restLocked(ctx context.Context) error {
+	f, name := e.fleet, e.Name
 	if f.table.Rest(&e.Session) {
 		e.opening.drowsy <- struct{}{}
 	}

@@ -41,6 +41,7 @@ type lease struct {
 	own   ownFiles
 	login *login // state with which its sessions start; nil: none
 	kept  bool   // whether it has begun with the session of an earlier one
+	moving
 	notices
 }
 
@@ -91,7 +92,10 @@ func (p *pool) grantLocked(ctx context.Context, n int, r Request) *lease {
 	v.leases[l.id] = l
 	s.runs().held.add(l.id)
 	if s.group != nil {
-		from := v.kept.take(l, r.Instance != "")
+		from := r.kept
+		if from == nil {
+			from = v.kept.take(l, r.Instance != "")
+		}
 		l.kept = from != nil
 		s.group.startLeaseLocked(l, from)
 	} else {
@@ -169,8 +173,16 @@ func newLeaseID(now time.Time) string {
 // the instance to the next request. It reports whether the lease existed; a
 // lease that has already ended is not an error.
 func (v *Service) Release(id string) bool {
-	l := v.lease(id)
-	return l != nil && l.end("released", "", true)
+	l, why := v.lease(id), ""
+	if l == nil {
+		return false
+	}
+	v.mu.Lock()
+	if l.thaw != nil {
+		why = "it has moved to another host"
+	}
+	v.mu.Unlock()
+	return l.end("released", why, true)
 }
 
 // end ends the lease and records the event, and why, which may be "". The connections can

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"btools/lib/control"
 	"btools/lib/fleet/book"
@@ -20,7 +21,14 @@ type pool struct {
 	cfg     config.Pool
 	leases  *book.Leases[*lease]
 	slots   []*slot
-	drained bool // grants no more leases
+	drains
+}
+
+// drains is how a pool is emptied.
+type drains struct {
+	drained bool      // grants no more leases
+	moves   bool      // its leases move to other hosts
+	late    time.Time // when those move that are in use; zero: never
 }
 
 // pools are those of a configuration, in the order of their names.
@@ -164,7 +172,7 @@ func (v *Service) applyLocked(cfg *config.Config) (*sync.WaitGroup, error) {
 		p := &pool{service: v, cfg: pc, leases: &book.Leases[*lease]{Queue: book.Queue{Changed: v.Offers.note}}}
 		old := v.pools.named(pc.Name)
 		if old != nil {
-			p.leases, p.drained = old.leases, old.drained // waiting requests keep their order
+			p.leases, p.drains = old.leases, old.drains // waiting requests keep their order
 		}
 		all[k] = p
 		v.metrics.initialize(pc.Name)

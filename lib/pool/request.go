@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/fleet"
 	"btools/lib/fleet/book"
 	"btools/lib/fleet/supply"
 	"btools/lib/logins"
@@ -41,6 +42,8 @@ type Request struct {
 	Inline *logins.State
 	// Offer is the ID of the offer that the lease is for; "": of none.
 	Offer string
+	// Session is a session that another host has saved, with which the lease of an offer begins; nil: none.
+	Session []byte
 
 	// Elsewhere says that other hosts may serve the request, whose refusal is not logged.
 	Elsewhere bool
@@ -49,6 +52,7 @@ type Request struct {
 	login *login
 	user  string
 	began time.Time
+	kept  *fleet.Kept // the session; nil: none
 }
 
 // Grant is a lease that has been granted.
@@ -84,6 +88,9 @@ func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error
 	if err == nil {
 		r.login, err = p.loadLogin(r)
 	}
+	if err == nil {
+		r.kept, err = p.receive(ctx, r)
+	}
 	var l *lease
 	var w *Waiting
 	if err == nil {
@@ -91,6 +98,9 @@ func (v *Service) Lease(ctx context.Context, r Request) (*Grant, *Waiting, error
 	}
 	switch {
 	case err != nil:
+		if r.kept != nil {
+			r.kept.Remove()
+		}
 		if !r.Elsewhere {
 			v.unlogged.refused(r, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"btools/lib/settings"
 	"btools/lib/sibling"
 	"btools/lib/state"
+	"btools/lib/wait"
 )
 
 // Service runs the pools of a configuration. Create it with New and set Launch
@@ -59,6 +60,7 @@ type Service struct {
 	clock        clock
 	userNames    userNames
 	unlogged     leaseLog
+	drains       wait.Broadcast // a pool is drained, or not any more
 	ctx          context.Context
 	stop         context.CancelFunc
 }
@@ -218,30 +220,6 @@ func (v *Service) Restart(poolName, instance string) (int, error) {
 		s.runs().ForceReplace = true
 		s.syncQueueLocked()
 		s.runs().Wake()
-	}
-	return n, nil
-}
-
-// Drain stops granting leases of a pool, or of all pools; with on false it
-// resumes. Existing leases go on. It returns the number of instances.
-func (v *Service) Drain(poolName string, on bool) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	pools, err := v.pools.these(poolName)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, p := range pools {
-		p.drained = on
-		for _, s := range p.slots {
-			n++
-			s.syncQueueLocked()
-			if on {
-				v.events.ofInstance("drained", s, "")
-			}
-		}
-		p.yieldLocked()
 	}
 	return n, nil
 }

@@ -92,7 +92,7 @@ func (g *group) setAheadLocked(l *lease, ahead bool) {
 func (l *lease) endSessionLocked(keeps bool) {
 	i, _ := l.entry.Info()
 	keeps = keeps || l.kept && i.Hibernated && i.RestoredAt == nil
-	kept, over := l.entry.Release(keeps && l.keepFor != "")
+	kept, over := l.entry.Release(keeps && l.keepFor != "" && l.thaw == nil) // a frozen one may go on elsewhere
 	if kept != nil {
 		l.keepForNextLocked(kept)
 	}
@@ -144,6 +144,8 @@ func (l *lease) use(ctx context.Context) (*virtual.Session, func(), error) {
 	switch {
 	case errors.Is(err, fleet.ErrEnded):
 		return nil, nil, errLeaseEnded(l.id)
+	case errors.Is(err, book.ErrFrozen):
+		return nil, nil, control.Errorf(control.TryAgain, "lease %s: %v", l.id, err)
 	case errors.Is(err, book.ErrUsers):
 		return nil, nil, control.Errorf(control.TryAgain, "lease %s already has %d open requests and WebSockets", l.id,
 			maxRequests)
@@ -336,6 +338,9 @@ func (p *pool) answerLease(w *front.Response, r *http.Request) error {
 			return unavailable(err)
 		}
 		return front.ServeDownloads(w, r, files, guid)
+	}
+	if rest == "session" && r.Method == http.MethodGet && !front.IsUpgrade(r) {
+		return l.serveFrozen(w)
 	}
 	d, no := front.ReadDevTools(r, "/"+rest, false)
 	if no != nil {

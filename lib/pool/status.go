@@ -99,7 +99,7 @@ func (s *slot) status() api.InstanceStatus {
 	if l := s.lease; l != nil {
 		ms := time.Since(l.started).Milliseconds()
 		i.Leased, i.LeaseDuration, i.LeaseStarted, i.Lease = true, &ms, &record.Time{Time: l.started}, l.id
-		i.Holder, i.By, i.User = l.holder, l.by.String(), l.user
+		i.Holder, i.By, i.User, i.Stays = l.holder, l.by.String(), l.user, l.whyStaysLocked()
 		if since := l.held.Resting(); !since.IsZero() {
 			i.LeaseIdle = new(s.service.clock.now().Sub(since).Milliseconds())
 		}
@@ -199,6 +199,34 @@ func Holders(st *api.PoolsStatus, now time.Time) string {
 		}
 	}
 	return fmt.Sprintf("%s (%s)", spell.Count(len(leased), "lease"), holders(leased, now))
+}
+
+// Stays says how many leases there are, and why they have not moved to other hosts.
+func Stays(st *api.PoolsStatus) string {
+	var reasons []string
+	leases := map[string][]string{} // by reason
+	n := 0
+	for _, p := range st.Pools {
+		for _, i := range p.Instances {
+			if !i.Leased {
+				continue
+			}
+			why := cmp.Or(i.Stays, "its pool is not drained")
+			if leases[why] == nil {
+				reasons = append(reasons, why)
+			}
+			leases[why] = append(leases[why], p.Name+"/"+i.ID)
+			n++
+		}
+	}
+	for k, why := range reasons {
+		of := leases[why]
+		if more := len(of) - maxListed; more > 0 {
+			of = append(of[:maxListed], fmt.Sprintf("%d more", more))
+		}
+		reasons[k] = strings.Join(of, ", ") + ": " + why
+	}
+	return fmt.Sprintf("%s (%s)", spell.Count(n, "lease"), strings.Join(reasons, "; "))
 }
 
 // HolderOf returns the name of a lease's holder, with the user to whom the lease belongs

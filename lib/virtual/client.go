@@ -143,6 +143,8 @@ func (k *Client) disconnect(why error) {
 		switch {
 		case errors.As(why, &closed):
 			code = websocket.Normal
+		case errors.Is(why, ErrMoves):
+			code, reason = websocket.ServiceRestart, why.Error()
 		case why != nil:
 			reason = why.Error()
 		}

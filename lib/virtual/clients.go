@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -100,6 +101,12 @@ func (c *clientSet) each(do func(*Client)) {
 	}
 	all.Wait()
 }
+
+// ErrMoves is why the clients of a session are disconnected that goes on elsewhere.
+var ErrMoves = errors.New("the session moves to another host: connect again")
+
+// Disconnect closes the connections of all clients, which may connect again.
+func (s *Session) Disconnect(why error) { s.clients.each(func(k *Client) { k.disconnect(why) }) }
 
 // every returns the clients, or the persons who look at the session.
 func (c *clientSet) every(persons bool) (all []*Client) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"btools/lib/logins"
 )
 
 // Saved is a snapshot in a file. Nil is none.
@@ -35,9 +37,35 @@ func (s *Snapshot) Save(dir, prefix string) (*Saved, error) {
 	return &Saved{len(s.Tabs), s.Lost, time.Now(), f.Name()}, nil
 }
 
+// Read returns the bytes of the file.
+func (s *Saved) Read() ([]byte, error) { return os.ReadFile(s.path) }
+
+// maxTabs is the number of tabs of a snapshot of another program.
+const maxTabs = 1000
+
+// ReadSnapshot returns the snapshot that another program has saved; the error says what is wrong with it.
+func ReadSnapshot(b []byte) (*Snapshot, error) {
+	var of struct {
+		Snapshot
+		State json.RawMessage `json:"state"`
+	}
+	if err := json.Unmarshal(b, &of); err != nil {
+		return nil, errors.New("it does not have the form of a saved session") // errors of json may have values
+	}
+	if len(of.Tabs) > maxTabs {
+		return nil, fmt.Errorf("it has %d tabs, more than %d", len(of.Tabs), maxTabs)
+	}
+	var err error
+	if of.Snapshot.State, _, err = logins.Parse(of.State); err != nil {
+		return nil, err
+	}
+	of.Settings = nil
+	return &of.Snapshot, nil
+}
+
 // Load reads the snapshot.
 func (s *Saved) Load() (*Snapshot, error) {
-	b, err := os.ReadFile(s.path)
+	b, err := s.Read()
 	snapshot := &Snapshot{}
 	if err == nil {
 		err = json.Unmarshal(b, snapshot)

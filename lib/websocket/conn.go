@@ -38,6 +38,7 @@ const (
 	PolicyViolation = 1008
 	TooBig          = 1009
 	InternalError   = 1011
+	ServiceRestart  = 1012
 )
 
 // Conn is one end of a WebSocket. One goroutine at a time reads: it calls Next,

@@ -144,11 +144,11 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer = map[string]any{"v": 1, "lease": map[string]string{"id": g.ID},
 			"instance": map[string]string{"http_url": "https://" + r.URL.Host + "/lease/" + g.ID}}
 	case "/hold":
-		gone, _, ended := v.For(control.ByToken(by)).HoldOn(body.Leases)
+		gone, _, news := v.For(control.ByToken(by)).HoldOn(body.Leases)
 		if len(gone) == 0 {
 			wait, _ := time.ParseDuration(body.Wait)
 			ctx, cancel := context.WithTimeout(r.Context(), wait)
-			gone = ended(ctx)
+			gone, _ = news(ctx)
 			cancel()
 		}
 		answer = map[string]any{"gone": gone}

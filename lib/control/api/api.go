@@ -56,6 +56,7 @@ const (
 	Stop    control.Method[Of, *record.Record]              = "stop"
 
 	Drain  control.Method[DrainRequest, Instances] = "drain"
+	Freeze control.Method[FreezeRequest, struct{}] = "freeze" // nobody uses a lease that is about to move
 	Scale  control.Method[ScaleRequest, Instances] = "scale"
 	Reload control.Method[struct{}, any]           = "reload"
 	// Upgrade starts a successor of the service, and answers when that is ready.
@@ -103,6 +104,7 @@ type HoldRequest struct {
 	Keep    string         `json:"keep,omitempty"`   // the connections stay for the next lease that says the same
 	Owner   *proc.Identity `json:"owner,omitempty"`  // the lease ends with this process
 	Offer   string         `json:"offer,omitempty"`  // ID of the offer that is leased
+	Saved   []byte         `json:"-"`                // by HTTP only: a session that another host has saved
 
 	// Of a hub, where the browser is held until the connection ends:
 	As  string `json:"as,omitempty"`  // finds the browser below /session/ meanwhile
@@ -177,7 +179,16 @@ type States struct {
 // DrainRequest is the parameters of drain.
 type DrainRequest struct {
 	Of
-	Off bool `json:"off,omitempty"` // grant leases again
+	Off    bool  `json:"off,omitempty"`       // grant leases again
+	Move   bool  `json:"move,omitempty"`      // have the leases move to other hosts
+	Within int64 `json:"within_ms,omitempty"` // with Move: time until leases move that are in use; 0: they do not
+}
+
+// FreezeRequest is the parameters of freeze.
+type FreezeRequest struct {
+	Of
+	Off bool   `json:"off,omitempty"` // let the lease be used again
+	Why string `json:"why,omitempty"` // with Off: why it has not moved
 }
 
 // ScaleRequest is the parameters of scale.

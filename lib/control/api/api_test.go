@@ -70,7 +70,7 @@ func TestWire(t *testing.T) {
 		{EventList[int]{}, `{"events":null}`},
 		{HoldRequest{}, `{}`},
 		{HoldRequest{Of{"A", "0", "l", "n", true}, settings.WithState("s"), new(int64(0)), 1, true, true, "h", "k", nil,
-			"o", "a", "b", true, true, "m"},
+			"o", nil, "a", "b", true, true, "m"},
 			`{"pool":"A","instance":"0","lease":"l","session":"n","all":true,"settings":{"state":"s"},` +
 				`"timeout_ms":0,"ttl_ms":1,` +
 				`"bound":true,"confirm":true,"holder":"h","keep":"k","offer":"o","as":"a","by":"b","now":true,` +

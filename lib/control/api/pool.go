@@ -66,6 +66,7 @@ type InstanceStatus struct {
 	Holder        string       `json:"holder,omitempty"` // the lease holder's name for itself
 	By            string       `json:"by,omitempty"`     // the lease's owner, as uid:1000 or token:ci
 	User          string       `json:"user,omitempty"`   // the owner's name, unless that runs the service
+	Stays         string       `json:"stays,omitempty"`  // why a lease of a pool that is emptied has not moved
 	Endpoint      string       `json:"http_url,omitempty"`
 	Host          string       `json:"host,omitempty"` // the host that has it; "": this one
 

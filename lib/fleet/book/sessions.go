@@ -55,6 +55,8 @@ type Policy struct {
 var (
 	ErrFull  = errors.New("the limit of sessions is reached")
 	ErrUsers = errors.New("the session has its maximum of connections")
+	// ErrFrozen is temporary.
+	ErrFrozen = errors.New("the session is being moved to another host")
 )
 
 // State is what a session is doing. It goes from Creating to Ready, and from there by
@@ -82,6 +84,7 @@ type Session[T any] struct {
 	left    time.Time // end of the last use
 	visited bool      // a user has come since saving began
 	tried   time.Time // time of the last hibernation that failed
+	frozen  bool      // it has no more users until it is thawed
 
 	// used returns when a client last sent something; nil until it has been Ready.
 	used func() time.Time
@@ -101,6 +104,12 @@ func (s *Session[T]) State() State { return s.state }
 
 // IsTaken reports whether a person has control of it.
 func (s *Session[T]) IsTaken() bool { return s.persons > 0 }
+
+// IsFrozen reports whether it has no more users.
+func (s *Session[T]) IsFrozen() bool { return s.frozen }
+
+// IsUsed reports whether a request or connection waits for it or uses it.
+func (s *Session[T]) IsUsed() bool { return s.users > 0 }
 
 // IsVisited reports whether a user has come since its saving began.
 func (s *Session[T]) IsVisited() bool { return s.visited }
@@ -151,6 +160,9 @@ func (t *Table[T]) isFull() bool {
 
 // Enter counts a user of a session.
 func (t *Table[T]) Enter(s *Session[T]) error {
+	if s.frozen {
+		return ErrFrozen
+	}
 	if t.MaxUsers > 0 && s.users >= t.MaxUsers {
 		return ErrUsers
 	}
@@ -281,6 +293,17 @@ func (t *Table[T]) Rest(s *Session[T]) bool {
 	s.state, s.visited = Saving, false
 	return true
 }
+
+// CanFreeze reports whether nobody has used a session for a while.
+func (t *Table[T]) CanFreeze(s *Session[T], now time.Time, unused time.Duration) bool {
+	return s.users == 0 && s.persons == 0 && (s.state == Asleep || s.state == Ready && now.Sub(s.left) >= unused)
+}
+
+// Freeze decides that a session has no more users until Thaw, except for those that it has.
+func (t *Table[T]) Freeze(s *Session[T]) { s.frozen = true }
+
+// Thaw lets a session have users again.
+func (t *Table[T]) Thaw(s *Session[T]) { s.frozen = false }
 
 // Saved notes that what a session needs to be opened again is saved, or could
 // not be. It reports whether the session is hibernated now: it is not if a user

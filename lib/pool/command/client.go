@@ -551,50 +551,83 @@ func Restart(c *cli.Context) error {
 	return nil
 }
 
-// Drain makes pools stop granting leases, or resumes. With --wait it returns when the leases
-// have ended, or an error after --timeout.
+// Drain makes pools stop granting leases, or resumes. With --move the leases move to other hosts, those that are in use
+// after --timeout. With --wait it returns when the leases have ended, or an error after --timeout.
 func Drain(c *cli.Context) error {
 	name := c.Arg()
 	switch {
 	case c.Bool("wait") && c.Bool("off"):
 		return c.UsageError("--wait and --off exclude each other")
-	case c.IsSet("timeout") && !c.Bool("wait"):
-		return c.UsageError("--timeout is for --wait")
+	case c.Bool("move") && c.Bool("off"):
+		return c.UsageError("--move and --off exclude each other")
+	case c.IsSet("timeout") && !c.Bool("wait") && !c.Bool("move"):
+		return c.UsageError("--timeout is for --wait and --move")
 	}
 	if err := flags.CheckDurations(c, "timeout"); err != nil {
 		return err
 	}
 	over := time.Now().Add(c.Duration("timeout"))
-	n, err := ask(c, api.Drain, api.DrainRequest{Of: api.Of{Pool: name}, Off: c.Bool("off")})
+	r := api.DrainRequest{Of: api.Of{Pool: name}, Off: c.Bool("off"), Move: c.Bool("move")}
+	if r.Move {
+		r.Within = c.Duration("timeout").Milliseconds()
+	}
+	n, err := ask(c, api.Drain, r)
 	if err != nil {
 		return err
 	}
-	what := "pool " + name
-	if name == "" {
-		what = "all pools"
+	what := "all pools"
+	if name != "" {
+		what = "pool " + name
 	}
-	if c.Bool("off") {
-		c.Log.Info(fmt.Sprintf("%s (%s): leases are granted again", what, spell.Count(n.Instances, "instance")))
-	} else {
-		c.Log.Info(fmt.Sprintf("%s (%s): no more leases are granted until bpool drain --off", what,
-			spell.Count(n.Instances, "instance")))
-	}
-	for waits := false; c.Bool("wait"); time.Sleep(drainInterval) {
+	tellDrain(c, r, fmt.Sprintf("%s (%s)", what, spell.Count(n.Instances, "instance")))
+	return awaitDrain(c, r, over, func() (left string, err error) {
 		st, err := ask(c, api.Pools, api.Of{Pool: name})
-		if err != nil || st.Summary.Leased == 0 {
+		switch {
+		case err != nil || st.Summary.Leased == 0:
+			return "", err
+		case r.Move:
+			return pool.Stays(&st), nil
+		}
+		return pool.Holders(&st, time.Now()), nil
+	})
+}
+
+// tellDrain says what a drain request does.
+func tellDrain(c *cli.Context, r api.DrainRequest, what string) {
+	switch {
+	case r.Off:
+		c.Log.Info(what + ": leases are granted again")
+	case r.Move:
+		c.Log.Info(what + ": no more leases are granted until bpool drain --off, and leases move to other hosts")
+	default:
+		c.Log.Info(what + ": no more leases are granted until bpool drain --off")
+	}
+}
+
+// awaitDrain waits with --wait until nothing is left, or until --timeout is over. Leases that are in use begin to move
+// only then, for which it waits a while longer.
+func awaitDrain(c *cli.Context, r api.DrainRequest, over time.Time, look func() (left string, err error)) error {
+	if r.Move {
+		over = over.Add(moveGrace)
+	}
+	for told := ""; c.Bool("wait"); time.Sleep(drainInterval) {
+		left, err := look()
+		if err != nil || left == "" {
 			return err
 		}
 		if c.IsSet("timeout") && time.Now().After(over) {
-			return exit.Errorf(exit.TryAgain, "not drained within %v, for %s", c.Duration("timeout"),
-				pool.Holders(&st, time.Now()))
+			return exit.Errorf(exit.TryAgain, "not drained within %v, for %s", c.Duration("timeout"), left)
 		}
-		if !waits {
-			c.Log.Info("waiting for " + pool.Holders(&st, time.Now()))
-			waits = true
+		if told == "" {
+			c.Log.Info("waiting for " + left)
+			told = left
 		}
 	}
 	return nil
 }
+
+// moveGrace is how long leases may take to move that were in use until the timeout.
+const moveGrace = 30 * time.Second
 
 // drainInterval is how often it is looked whether leases have ended.
 const drainInterval = 200 * time.Millisecond

@@ -484,8 +484,15 @@ func (h *handler) methods() *control.Mux {
 	control.Handle(m, api.RestartInstances, func(_ context.Context, p api.Of) (any, error) {
 		return counted(v.Restart(p.Pool, p.Instance))
 	})
-	control.Handle(m, api.Drain, func(_ context.Context, p api.DrainRequest) (any, error) {
-		return counted(v.Drain(p.Pool, !p.Off))
+	control.HandleLater(m, api.Drain, func(ctx context.Context, p api.DrainRequest) (api.Instances, error) {
+		n, err := h.drain(ctx, p)
+		return api.Instances{Instances: n}, err
+	})
+	control.HandleLater(m, api.Freeze, func(ctx context.Context, p api.FreezeRequest) (struct{}, error) {
+		if p.Off {
+			return struct{}{}, v.Thaw(p.Lease, p.Why)
+		}
+		return struct{}{}, v.Freeze(ctx, p.Lease)
 	})
 	control.Handle(m, api.Scale, func(_ context.Context, p api.ScaleRequest) (any, error) {
 		return counted(p.Instances, v.Scale(p.Pool, p.Instances))
@@ -556,7 +563,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 	}
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
-		State: set.State, States: login, Inline: inline, By: callerOf(ctx), Offer: p.Offer}
+		State: set.State, States: login, Inline: inline, By: callerOf(ctx), Offer: p.Offer, Session: p.Saved}
 	r.Elsewhere = h.lent != nil && r.Instance == "" && r.By.Token == nil
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
@@ -573,6 +580,24 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 		g, err := w.Wait()
 		return h.leaseAnswer(ctx, g, err)
 	}}, nil
+}
+
+// drain answers drain. Retired processes move their leases, too.
+func (h *handler) drain(ctx context.Context, p api.DrainRequest) (instances int, err error) {
+	if err := checkTimes(0, &p.Within); err != nil {
+		return 0, err
+	}
+	if !p.Move {
+		instances, err = h.service.Drain(p.Pool, !p.Off)
+	} else {
+		instances, err = h.service.Move(p.Pool, time.Duration(p.Within)*time.Millisecond)
+	}
+	if err == nil {
+		for _, f := range h.former() {
+			askOther(ctx, f.Control, api.Drain, p) // one that has ended has no leases
+		}
+	}
+	return instances, err
 }
 
 // released is the record of a lease that has ended.

@@ -63,6 +63,8 @@ type Distant struct {
 const (
 	// maxBody bounds the body of a request, in bytes: a state may be in it.
 	maxBody = 1 << 20
+	// MaxSession bounds the body of a request for a lease, which may have a session.
+	MaxSession = 32 << 20
 	// writeBound is how long a client may take to read an answer.
 	writeBound = 30 * time.Second
 )
@@ -75,6 +77,7 @@ func (s *Server) Routes() []front.Route {
 		{Path: "/renew", Answer: s.post(s.renew)},
 		{Path: "/release", Answer: s.post(s.release)},
 		{Path: "/hold", Answer: s.post(s.holdOn)},
+		{Path: "/freeze", Answer: s.post(s.freeze)},
 		{Path: "/leases", Get: true, Answer: s.leases},
 		{Path: "/connect", Get: true, Answer: s.connect},
 		{Path: pool.RemotePrefix, Guard: byPath, Secret: true, Answer: s.browser},
@@ -102,15 +105,31 @@ func (s *Server) post(answer func(*front.Response, *http.Request, *tokens.Token)
 
 // read reads the body of a request, a JSON object with known members.
 func read(r *http.Request, into any) error {
-	b, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	b, err := readBytes(r, maxBody)
+	if err != nil {
+		return err
+	}
+	return decode(b, into)
+}
+
+// readBytes reads a body of at most so many bytes.
+func readBytes(r *http.Request, most int64) ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, most))
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
-		return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "the body has more than %d bytes",
-			maxBody)
+		return nil, errLong(most)
 	case err != nil:
-		return control.Errorf(control.BadRequest, "cannot read the body: %v", err)
+		return nil, control.Errorf(control.BadRequest, "cannot read the body: %v", err)
 	}
+	return b, nil
+}
+
+func errLong(most int64) error {
+	return guard.Refuse(http.StatusRequestEntityTooLarge, control.BadRequest, "the body has more than %d bytes", most)
+}
+
+func decode(b []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -159,7 +178,8 @@ type ask struct {
 	TTL      duration        `json:"ttl"`
 	State    json.RawMessage `json:"state"` // the name of one, or a state
 	Holder   string          `json:"holder"`
-	Offer    string          `json:"offer"` // that was made on NATS
+	Offer    string          `json:"offer"`   // that was made on NATS
+	Session  json.RawMessage `json:"session"` // that another host has saved
 }
 
 // hold leases an instance for a token, whose line it waits in first. The context is that of the client.
@@ -167,7 +187,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 	if a.Pool == "" {
 		a.Pool = pool.PoolOf(t)
 	}
-	r.Pool, r.Instance, r.Holder, r.Offer = a.Pool, a.Instance, a.Holder, a.Offer
+	r.Pool, r.Instance, r.Holder, r.Offer, r.Saved = a.Pool, a.Instance, a.Holder, a.Offer, a.Session
 	if ms := a.TTL.ms(); ms != nil {
 		r.TTL = *ms
 	}
@@ -233,7 +253,14 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 // lease answers /lease. A lease of which its client cannot be told is released.
 func (s *Server) lease(w *front.Response, r *http.Request, t *tokens.Token) error {
 	var a ask
-	if err := read(r, &a); err != nil {
+	b, err := readBytes(r, MaxSession)
+	if err == nil {
+		err = decode(b, &a)
+	}
+	if err == nil && len(b)-len(a.Session) > maxBody {
+		err = errLong(maxBody)
+	}
+	if err != nil {
 		return err
 	}
 	conn := http.NewResponseController(w)
