@@ -72,6 +72,61 @@ func TestGarbageForHosts(t *testing.T) {
 	})
 }
 
+// A gateway takes no garbage, and no offer that it has no request for; one that its host has forgotten costs a request
+// nothing.
+func TestGarbageForGateways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1, 1, 1)
+		synctest.Wait()
+		g, m := c.current()[0], &station{net: c.network, name: "stranger"}
+		to := bus.OfferSubject("r", g.name, g.id, "h0")
+		garbage := func() {
+			for _, text := range []string{"", "x", "null", "[]", `{}`, `{"offer":7}`, `{"offer":"x"}`,
+				`{"offer":"x","pool":"B"}`, `{"offer":"` + strings.Repeat("x", bus.MaxSize) + `","pool":"A"}`} {
+				m.raw(to, text)
+				m.raw(bus.OpenSubject("r", "A", "h0"), text)
+				m.raw(bus.LoadSubject("r", "h0"), text)
+			}
+		}
+		forgotten := func() (a bus.Answer) {
+			err := m.Request(t.Context(), to, bus.Offer{ID: "x", Pool: "A", URL: "http://127.0.1.1:80"}, &a)
+			if err != nil {
+				t.Error(err)
+			}
+			return a
+		}
+		garbage()
+		if a := forgotten(); a.Yes || a.Left == nil || *a.Left != 0 {
+			t.Errorf("an offer that nobody has asked for: %+v", a)
+		}
+		var clients sync.WaitGroup
+		for range 2 {
+			clients.Go(func() {
+				if !c.lease(time.Minute, 12*time.Second) {
+					t.Error("no lease")
+				}
+			})
+		}
+		time.Sleep(2 * time.Second) // one waits
+		for range 3 {
+			garbage()
+			if first, second := forgotten(), forgotten(); !first.Yes || second.Yes {
+				t.Errorf("the same offer twice: %+v, %+v", first, second)
+			}
+			time.Sleep(time.Second)
+		}
+		clients.Wait()
+		if over := time.Since(synctestEpoch); over > 26*time.Second {
+			t.Errorf("it took %v", over)
+		}
+		time.Sleep(time.Second)
+		c.rest()
+	})
+}
+
+// synctestEpoch is when the clock of a bubble begins.
+var synctestEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // A gateway that wants without end, and takes or declines what it is offered, gets no lease; others do.
 func TestGreedyGateways(t *testing.T) {
 	for name, yes := range map[string]bool{"takes": true, "declines": false} {
@@ -79,25 +134,28 @@ func TestGreedyGateways(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 1, 1, 2, 2)
 				m := &station{net: c.network, name: "stranger"}
-				offered := 0
+				var offered atomic.Int64
 				stop, _ := m.Subscribe(bus.OfferSubject("r", "u", bus.All, bus.All), "", func(m *bus.Message) {
-					offered++
+					offered.Add(1)
 					m.Answer(bus.Answer{Yes: yes})
 				})
 				defer stop()
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
-				go func() {
+				var asks sync.WaitGroup
+				asks.Go(func() {
 					for n := 0; ctx.Err() == nil; n++ {
 						if n%5 == 0 {
-							go m.Request(ctx, bus.FreeSubject("r", "A", bus.Any, "u", fmt.Sprint(n)),
-								bus.Ask{Want: "x", Pool: "A"}, &bus.Offer{})
+							asks.Go(func() {
+								m.Request(ctx, bus.FreeSubject("r", "A", bus.Any, "u", fmt.Sprint(n)),
+									bus.Ask{Want: "x", Pool: "A"}, &bus.Offer{})
+							})
 						}
 						m.Publish(bus.WantSubject("r", "A", "u", fmt.Sprint(n%7)),
 							bus.Want{Want: fmt.Sprint(n), Age: 3_600_000, Timeout: 3_600_000})
 						time.Sleep(5 * time.Millisecond)
 					}
-				}()
+				})
 				time.Sleep(30 * time.Second) // until it is known
 				got := 0
 				for over := time.Now().Add(20 * time.Second); time.Now().Before(over); {
@@ -105,8 +163,10 @@ func TestGreedyGateways(t *testing.T) {
 						got++
 					}
 				}
-				if end(); got < 50 || offered > 10_000 {
-					t.Errorf("others get %d leases; %d offers", got, offered)
+				end()
+				asks.Wait()
+				if got < 50 || offered.Load() > 10_000 {
+					t.Errorf("others get %d leases; %d offers", got, offered.Load())
 				}
 			})
 		})
