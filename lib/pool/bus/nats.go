@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"strings"
@@ -52,9 +53,9 @@ func Connect(keys Keys, log *slog.Logger, changed func(up bool)) (*NATS, error) 
 		nats.Name("bpool " + keys.Name),
 		nats.CustomInboxPrefix(inboxes(&keys)),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, time.Second),
+		nats.CustomReconnectDelay(pause),
 		nats.ReconnectBufSize(-1), // a message that is late is worth nothing
-		nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.Timeout(2 * time.Second), nats.IgnoreAuthErrorAbort(),
 		nats.ConnectHandler(n.connected), nats.ReconnectHandler(n.connected),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { n.set(false, err) }),
@@ -72,6 +73,13 @@ func Connect(keys Keys, log *slog.Logger, changed func(up bool)) (*NATS, error) 
 		n.mu.Unlock()
 	}
 	return n, err
+}
+
+// pause returns the time until the next attempt, after some with all servers: up to 100 ms, and then twice as long up
+// to 2 s.
+func pause(attempts int) time.Duration {
+	most := min(100*time.Millisecond<<min(attempts-1, 5), 2*time.Second)
+	return most/2 + rand.N(most/2)
 }
 
 // inboxes is the start of the subjects of answers.

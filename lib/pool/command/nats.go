@@ -150,6 +150,9 @@ func newGateway(ctx context.Context, c *cli.Context, n *network) (*gateway.Gatew
 		n.onChange(g.Changed)
 		if down, _ := n.Down(); !down.IsZero() {
 			g.Changed(false)
+			if down, _ := n.Down(); down.IsZero() { // it was told before
+				g.Changed(true)
+			}
 		}
 	}
 	return g, err
@@ -270,11 +273,7 @@ func (h *handler) beHost(ctx context.Context, n *network, url string, succeeds b
 	v := h.service
 	host := &offer.Host{Bus: n, Pools: v.Offers, Name: n.hosts.Name, Region: n.hosts.Region, URL: url,
 		Boot: h.leases.Boot, Version: semantic(cli.Release()), Log: log}
-	n.onChange(func(up bool) {
-		if !up {
-			host.Lost()
-		}
-	})
+	n.onChange(host.Changed)
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
 		defer stop()

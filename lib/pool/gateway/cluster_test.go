@@ -134,11 +134,7 @@ func (m *machine) start() {
 	p.station = &station{net: m.cluster.network, name: m.name}
 	p.host = &offer.Host{Bus: p.station, Pools: p.pools.Offers, Name: m.name, Region: "r", URL: "http://" + m.addr,
 		Boot: p.boot, Version: "1.0.0", Log: discard}
-	p.station.changed = func(up bool) {
-		if !up {
-			p.host.Lost()
-		}
-	}
+	p.station.changed = p.host.Changed
 	m.cluster.all.Go(func() { p.host.Run(p.ctx, p.pools.Offers.Changed()) })
 	m.mu.Lock()
 	m.current = p

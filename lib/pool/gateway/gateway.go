@@ -413,7 +413,7 @@ func (g *Gateway) Lease(ctx context.Context, r Request) (*Lease, error) {
 func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 	if since, last := g.options.Down(); !since.IsZero() {
 		text := fmt.Sprintf("cannot lease from another host: no NATS server has answered for %v",
-			time.Since(since).Round(time.Second))
+			time.Since(since).Round(100*time.Millisecond))
 		if last != nil {
 			text += ": " + last.Error()
 		}

@@ -52,6 +52,7 @@ type Host struct {
 	free     map[string]func()    // ends the subscriptions of a pool with room
 	rooms    map[string]pool.Room // when they were last looked at
 	n        uint64               // of loads
+	away     *time.Timer          // while there is no connection
 	other    string               // boot of the last other host of this name
 	wake     chan struct{}        // of capacity 1
 	ctx      context.Context
@@ -64,13 +65,15 @@ const (
 	maxAge    = time.Hour       // of a request, and of its want
 	maxID     = 64              // bytes of the ID of a want
 	loadTime  = 5 * time.Second // between two loads, unless the host is drained
+	keepTime  = 5 * time.Second // for which wants last without a connection
 )
 
 // Run serves until the context ends. Changed receives a value after a change of the rooms.
 func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 	h.ctx, h.free, h.rooms, h.wake = ctx, map[string]func(){}, map[string]pool.Room{}, make(chan struct{}, 1)
 	defer h.running.Wait()
-	defer h.Lost()
+	defer h.lost()
+	defer h.Changed(true)
 	known := h.names()
 	stop, err := h.announce(known)
 	if err != nil {
@@ -419,8 +422,22 @@ func end(wants []*want) {
 	}
 }
 
-// Lost notes that the connection is gone: wants that are not repeated afterwards are forgotten.
-func (h *Host) Lost() {
+// Changed notes that the connection is up or down. If it is not back soon, wants are forgotten that gateways do not
+// repeat afterwards.
+func (h *Host) Changed(up bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.away != nil {
+		h.away.Stop()
+		h.away = nil
+	}
+	if !up {
+		h.away = time.AfterFunc(keepTime, h.lost)
+	}
+}
+
+// lost forgets all wants.
+func (h *Host) lost() {
 	h.mu.Lock()
 	ended := h.gateways.drop()
 	h.mu.Unlock()

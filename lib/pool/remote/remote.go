@@ -40,7 +40,8 @@ const (
 	firstRepeat    = 5 * time.Second        // until a want is repeated; each time twice as long
 	lastRepeat     = 80 * time.Second       // at most
 	lapseJitter    = 200 * time.Millisecond // until a request goes on whose offer had lapsed, at most
-	reconnectTime  = time.Second            // in which all requests ask again after a reconnection
+	reconnectTime  = time.Second            // in which all requests ask again after a reconnection, at most
+	reconnectPause = 2 * time.Millisecond   // between two of them, at most
 	firstTime      = time.Second            // until requests begin with the first rank again
 	slowAvoidance  = 2 * time.Second        // of a host, or the ranks up to its own, that does not answer
 	firstAvoidance = 30 * time.Second       // of a host that cannot be reached; each time twice as long
@@ -585,14 +586,15 @@ func (t *Table) Down() {
 	clear(t.wants)
 }
 
-// Up notes that there is a connection again. Hosts may have forgotten all places, so each request asks and wants
-// anew, at its own moment within a second.
+// Up notes that there is a connection again. Hosts may have forgotten all places, so all requests ask and want anew,
+// one after the other, the oldest first.
 func (t *Table) Up(now time.Time) {
 	t.down = false
 	clear(t.places)
 	for _, line := range t.lines {
-		for _, r := range line {
-			next := now.Add(t.jitter(reconnectTime))
+		pause := min(reconnectTime/time.Duration(len(line)), reconnectPause)
+		for i, r := range line {
+			next := now.Add(time.Duration(i)*pause + t.jitter(pause))
 			for _, in := range r.reaches {
 				in.places, in.askAt, in.placeAt, in.late, in.none = nil, next, next, 0, 0
 			}
