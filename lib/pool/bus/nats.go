@@ -41,14 +41,22 @@ type NATS struct {
 	down    time.Time // since when; zero: it is up
 	last    error
 	refused map[string]error // by the subject for which this connection has no right
+	flights map[*flight]bool // requests without an answer
 	barred  time.Time        // when it was logged that the server does not let the user in
 	changed func(up bool)
+}
+
+// flight is a request without an answer.
+type flight struct {
+	subject string
+	end     context.CancelFunc
 }
 
 // Connect returns a connection, even if no server can be reached now. Changed is called when it comes up or goes
 // down. An error is one of the keys.
 func Connect(keys Keys, log *slog.Logger, changed func(up bool)) (*NATS, error) {
-	n := &NATS{log: log, keys: keys, changed: changed, down: time.Now()}
+	n := &NATS{log: log, keys: keys, changed: changed, down: time.Now(),
+		flights: map[*flight]bool{}}
 	options := []nats.Option{
 		nats.Name("bpool " + keys.Name),
 		nats.CustomInboxPrefix(inboxes(&keys)),
@@ -198,6 +206,11 @@ func (n *NATS) failed(s *nats.Subscription, err error) {
 			}
 			n.refused[subject[1]] = err
 			n.log.Error(err.Error())
+			for f := range n.flights {
+				if n.refusalLocked(f.subject) != nil {
+					f.end()
+				}
+			}
 		}
 	case errors.Is(err, nats.ErrSlowConsumer) && s != nil:
 		n.log.Warn("too many messages came at once; some are lost: " + s.Subject)
@@ -206,16 +219,14 @@ func (n *NATS) failed(s *nats.Subscription, err error) {
 	}
 }
 
-// refusal returns an error that wraps ErrRefused if the user may not send a request, or not read its answer.
-func (n *NATS) refusal(subject string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// refusalLocked returns an error if the user may not send a request, or not read its answer.
+func (n *NATS) refusalLocked(subject string) error {
 	for of, err := range n.refused {
 		if of == subject || strings.HasPrefix(of, inboxes(&n.keys)) {
 			return fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 	}
-	return ErrLate
+	return nil
 }
 
 // Down returns since when there has been no connection, and the last error; the zero time: there is one.
@@ -237,12 +248,24 @@ func (n *NATS) Request(ctx context.Context, subject string, body, answer any) er
 	if !n.conn.IsConnected() {
 		return ErrDown
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	f := &flight{subject, end}
+	n.mu.Lock()
+	n.flights[f] = true
+	n.mu.Unlock()
 	m, err := n.conn.RequestWithContext(ctx, subject, b)
+	n.mu.Lock()
+	delete(n.flights, f)
+	refused := n.refusalLocked(subject)
+	n.mu.Unlock()
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return ErrNobody
+	case err != nil && refused != nil:
+		return refused
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return n.refusal(subject)
+		return ErrLate
 	case err != nil:
 		return err
 	}

@@ -74,6 +74,22 @@ func (n *network) onChange(do func(up bool)) {
 	n.changed = append(n.changed, do)
 }
 
+// tell logs that no server has answered for a while, and that one does again.
+func (n *network) tell(log *slog.Logger) {
+	late := time.AfterFunc(nameWait, func() {
+		if since, last := n.Down(); !since.IsZero() {
+			log.Warn(fmt.Sprintf("no NATS server has answered for %v: %v", nameWait, last))
+		}
+	})
+	n.onChange(func(up bool) {
+		if !up {
+			late.Reset(nameWait)
+		} else if !late.Stop() {
+			log.Info("a NATS server is connected")
+		}
+	})
+}
+
 // connectNATS connects to the servers of NATS, of which none need answer yet.
 func connectNATS(c *cli.Context, h settings.Hosts) (*network, error) {
 	n := &network{hosts: h}
@@ -222,8 +238,12 @@ func (h *handler) joinNATS(ctx context.Context, c *cli.Context, cfg *config.Conf
 			"one that leases from others needs HOSTS_TOKEN")
 	}
 	n, err := connectNATS(c, hosts)
-	if err != nil || !isGateway {
-		return n, err
+	if err != nil {
+		return nil, err
+	}
+	n.tell(c.Log)
+	if !isGateway {
+		return n, nil
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	g, err := newGateway(ctx, c, n)
