@@ -5,6 +5,7 @@ package main_test
 import (
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 
 	"btools/lib/cmdtest"
@@ -73,4 +74,44 @@ func TestFreeze(t *testing.T) {
 	}
 	w.Run("bpool", "drain", "--timeout", "1s").Exits(t, 64, "--wait and --move")
 	w.Run("bpool", "drain", "--move", "--off").Exits(t, 64, "exclude")
+}
+
+// A host is drained by NATS. Errors say what there is in its place, and which right is missing.
+func TestDrainHost(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	passwords := []string{"BTOOLS_VM1_PASSWORD=one", "BTOOLS_CI_PASSWORD=two", "BTOOLS_OPS_PASSWORD=three"}
+	s := startNATSWith(t, passwords, "-c", cmdtest.Root+"/scripts/nats/users.conf")
+	tokens := w.Dir + "/tokens"
+	cmdtest.WriteFile(t, tokens, "ci "+ciToken+" trust\n")
+	user := func(name, password string) []string {
+		cmdtest.WriteFile(t, w.Dir+"/"+name, password+"\n")
+		return []string{"PW_MCP_PROXY_NATS_USER=" + name, "PW_MCP_PROXY_NATS_PASSWORD_FILE=" + w.Dir + "/" + name,
+			"BTOOLS_POOL_NATS=" + s.url(), "PW_MCP_PROXY_HOSTS_TOKEN=" + ciToken}
+	}
+	host := w.With(user("vm1", "one")...)
+	host.With("BTOOLS_STATE="+w.Dir+"/host.json", "PW_MCP_PROXY_HOSTS_TOKEN=").WebPool([]string{"--token-file", tokens,
+		"--nats", s.url(), "--socket", w.Dir + "/host"}, "_A_INSTANCES=1", "LAUNCH=false")
+	ci, ops := w.With(user("ci", "two")...), w.With(user("ops", "three")...)
+	cmdtest.Until(t, "the host is found", func() bool { return free(ci) == 1 })
+	held := hold(ci, "A")
+	drain := func(on *cmdtest.World, code int, part string, args ...string) {
+		t.Helper()
+		r := on.Run("bpool", append([]string{"drain", "--host"}, args...)...)
+		if r.Code != code || !strings.Contains(r.Err, part) {
+			t.Errorf("drain %v: %+v", args, r)
+		}
+	}
+	drain(ci, 69, `drain.ci.`, "vm1")
+	drain(ops, 69, `there is no host "vm2": there are local/vm1`, "vm2")
+	drain(ops, 69, "no pool is named", "vm1", "B")
+	drain(ops, 75, "no other host grants leases of A", "vm1", "--move")
+	drain(ops, 64, "exclude", "vm1", "--socket", w.Dir+"/host")
+	drain(ops, 75, "1 lease (bpool", "vm1", "--wait", "--timeout", "100ms")
+	cmdtest.Until(t, "hosts says so", func() bool { return listHosts(ops)[0].Host.State == "draining" })
+	held.cmd.Process.Signal(syscall.SIGTERM)
+	held.ends(0, "")
+	drain(ops, 0, "", "local/vm1", "--wait")
+	drain(ops, 0, "leases are granted again", "vm1", "--off")
+	cmdtest.Until(t, "it is up again", func() bool { return free(ci) == 1 })
 }

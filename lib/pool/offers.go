@@ -198,6 +198,3 @@ func (f *Offers) Want(pool string, began, until time.Time, serve func(offer stri
 	p.yieldLocked()
 	return func() { timer.Stop(); end() }, w.Before(), nil
 }
-
-// Drain is that of the service.
-func (f *Offers) Drain(pool string, on bool) (int, error) { return f.service.Drain(pool, on) }

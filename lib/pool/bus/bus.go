@@ -126,7 +126,17 @@ type Load struct {
 
 // Drain asks a host to grant no more leases.
 type Drain struct {
-	Pool string `json:"pool,omitempty"` // "": all
-	Off  bool   `json:"off,omitempty"`
-	Move bool   `json:"move,omitempty"`
+	Pool   string `json:"pool,omitempty"` // "": all
+	Off    bool   `json:"off,omitempty"`
+	Move   bool   `json:"move,omitempty"`      // leases move to other hosts
+	Within int64  `json:"within_ms,omitempty"` // time until those move that are in use; 0: they do not
+	Look   bool   `json:"look,omitempty"`      // nothing is to change
+}
+
+// Drained answers it.
+type Drained struct {
+	OK     bool   `json:"ok"`
+	Error  string `json:"error,omitempty"`
+	Leases int    `json:"leases"`         // that the host has
+	Left   string `json:"left,omitempty"` // says which, and why they have not moved
 }

@@ -292,7 +292,7 @@ func (h *handler) beHost(ctx context.Context, n *network, url string, succeeds b
 	}
 	v := h.service
 	host := &offer.Host{Bus: n, Pools: v.Offers, Name: n.hosts.Name, Region: n.hosts.Region, URL: url,
-		Boot: h.leases.Boot, Version: semantic(cli.Release()), Log: log}
+		Boot: h.leases.Boot, Version: semantic(cli.Release()), Log: log, Drain: h.drainBy}
 	n.onChange(host.Changed)
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
@@ -364,31 +364,41 @@ var HostRecords = &cli.Records{Columns: []cli.Column{
 	{Head: "VERSION", Field: "host.version", Spare: 4}},
 	Members: map[string]any{"host": hostRow{}}}
 
-// Hosts prints the hosts that can be found.
-func Hosts(c *cli.Context) error {
+// findHosts returns a connection to NATS, and the hosts that can be found by it.
+func findHosts(c *cli.Context) (*network, []bus.Load, error) {
 	cfg, err := load(c)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	h, err := hostsOf(c, cfg)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if len(h.NATS) == 0 {
-		return c.UsageError("no server of NATS is named: give --nats, or set NATS in bpool.toml")
+		return nil, nil, c.UsageError("no server of NATS is named: give --nats, or set NATS in bpool.toml")
 	}
 	n, err := connectNATS(c, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []bus.Load
+	if err = n.Await(context.Background(), connectWait); err == nil {
+		all, err = n.Hosts(context.Background(), time.Second, 300*time.Millisecond)
+	}
+	if err != nil {
+		n.Close()
+		return nil, nil, err
+	}
+	return n, all, nil
+}
+
+// Hosts prints the hosts that can be found.
+func Hosts(c *cli.Context) error {
+	n, all, err := findHosts(c)
 	if err != nil {
 		return err
 	}
 	defer n.Close()
-	if err := n.Await(context.Background(), connectWait); err != nil {
-		return err
-	}
-	all, err := n.Hosts(context.Background(), time.Second, 300*time.Millisecond)
-	if err != nil {
-		return err
-	}
 	for _, l := range all {
 		row := hostRow{Name: l.Host, Region: l.Region, Address: l.URL, Version: l.Version, State: "up", Pools: l.Pools}
 		if l.Draining {

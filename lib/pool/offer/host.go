@@ -26,8 +26,6 @@ type Pools interface {
 		err error)
 	// Return gives an offer back.
 	Return(id string)
-	// Drain stops leasing from a pool or, with "", from all; with on false it starts again.
-	Drain(pool string, on bool) (int, error)
 }
 
 // Connection is a bus on which hosts are found.
@@ -46,6 +44,7 @@ type Host struct {
 	Boot    string // ID of this process
 	Version string // as SemVer
 	Log     *slog.Logger
+	Drain   func(bus.Drain) bus.Drained // answers drain requests
 
 	mu       sync.Mutex
 	gateways gateways
@@ -276,17 +275,9 @@ func (h *Host) asked(m *bus.Message) {
 	case "drain":
 		var d bus.Drain
 		if err := m.Read(&d); err == nil {
-			_, err = h.Pools.Drain(d.Pool, !d.Off)
-			m.Answer(map[string]any{"ok": err == nil, "error": text(err)})
+			h.running.Go(func() { m.Answer(h.Drain(d)) })
 		}
 	}
-}
-
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 // key returns the gateway that has sent a message: the last two of at least seven tokens of its subject.
