@@ -117,7 +117,7 @@ func TestAlertsAndDashboard(t *testing.T) {
 			t.Errorf("%s does not say what to do", r.Alert)
 		}
 	}
-	if n := len(exprs); n == 0 || n > 8 || len(dashboard.Panels) != 8 {
+	if n := len(exprs); n == 0 || n > 11 || len(dashboard.Panels) != 8 {
 		t.Errorf("%d alerts and %d panels", n, len(dashboard.Panels))
 	}
 	for _, p := range dashboard.Panels {
@@ -126,11 +126,16 @@ func TestAlertsAndDashboard(t *testing.T) {
 		}
 	}
 
+	for _, trigger := range manifests(t)["ScaledObject/browsers"].Spec.Triggers {
+		exprs["ScaledObject"] += trigger.Metadata.Query
+	}
+
 	w := cmdtest.New(t)
 	if err := os.WriteFile(w.Dir+"/tokens", []byte("ci "+ciToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := w.WebPool([]string{"--token-file", w.Dir + "/tokens"}, "_A_INSTANCES=1", "_A_IS_DEFAULT=1", "LAUNCH=false")
+	p := w.WebPool([]string{"--token-file", w.Dir + "/tokens", "--nats", "nats://127.0.0.1:1"}, "_A_INSTANCES=1",
+		"_A_IS_DEFAULT=1", "LAUNCH=false", "HOSTS_TOKEN="+ciToken)
 	_, metrics := webClient{t, p.HTTP, ciToken}.do("/metrics", "")
 	names := regexp.MustCompile(`\b(?:bpool|btools|process)_\w+`)
 	values := regexp.MustCompile(`\b(\w+)=~?"([a-z|]+)"`)

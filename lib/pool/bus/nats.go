@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,6 +37,7 @@ type NATS struct {
 	conn *nats.Conn
 	log  *slog.Logger
 	keys Keys
+	slow atomic.Uint64 // times that messages were lost
 
 	mu      sync.Mutex
 	down    time.Time // since when; zero: it is up
@@ -213,6 +215,7 @@ func (n *NATS) failed(s *nats.Subscription, err error) {
 			}
 		}
 	case errors.Is(err, nats.ErrSlowConsumer) && s != nil:
+		n.slow.Add(1)
 		n.log.Warn("too many messages came at once; some are lost: " + s.Subject)
 	case !n.note(err):
 		n.log.Warn(fmt.Sprintf("NATS: %v", err))
@@ -235,6 +238,12 @@ func (n *NATS) Down() (since time.Time, last error) {
 	defer n.mu.Unlock()
 	return n.down, n.last
 }
+
+// Connected reports whether a server is connected.
+func (n *NATS) Connected() bool { return n.conn.IsConnected() }
+
+// Counts returns how often the connection has come back, and how often messages were lost because too many came.
+func (n *NATS) Counts() (reconnects, slow uint64) { return n.conn.Stats().Reconnects, n.slow.Load() }
 
 // Close ends the connection.
 func (n *NATS) Close() { n.conn.Close() }

@@ -60,8 +60,9 @@ func hostsOf(c *cli.Context, cfg *config.Config) (h settings.Hosts, err error) {
 // network is a connection to the hosts.
 type network struct {
 	*bus.NATS
-	hosts settings.Hosts
-	users sync.WaitGroup // after which it is closed
+	hosts   settings.Hosts
+	users   sync.WaitGroup // after which it is closed
+	metrics *hostMetrics
 
 	mu      sync.Mutex
 	changed []func(up bool)
@@ -92,7 +93,7 @@ func (n *network) tell(log *slog.Logger) {
 
 // connectNATS connects to the servers of NATS, of which none need answer yet.
 func connectNATS(c *cli.Context, h settings.Hosts) (*network, error) {
-	n := &network{hosts: h}
+	n := &network{hosts: h, metrics: newHostMetrics()}
 	var err error
 	keys := bus.Keys{Servers: h.NATS, Name: h.Name, Credentials: h.Credentials, Seed: h.Seed, User: h.User,
 		PasswordFile: h.PasswordFile, CA: h.CA, Cert: h.Cert, Key: h.Key}
@@ -107,6 +108,7 @@ func connectNATS(c *cli.Context, h settings.Hosts) (*network, error) {
 	if err != nil {
 		return nil, exit.Errorf(exit.Config, "cannot connect to NATS: %w", err)
 	}
+	n.metrics.nats = n.NATS
 	return n, nil
 }
 
@@ -161,7 +163,8 @@ func newGateway(ctx context.Context, c *cli.Context, n *network) (*gateway.Gatew
 		regions = []string{h.Region}
 	}
 	g, err := gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: h.Name, Regions: regions,
-		FarAfter: h.FarAfter, First: h.Place == settings.First, Token: tokenOf(h), HTTP: to, Plain: h.Plain, Log: c.Log})
+		FarAfter: h.FarAfter, First: h.Place == settings.First, Token: tokenOf(h), HTTP: to, Plain: h.Plain,
+		Log: c.Log, Count: n.metrics.count})
 	if err == nil {
 		n.onChange(g.Changed)
 		if down, _ := n.Down(); !down.IsZero() {
@@ -264,6 +267,7 @@ func (h *handler) joinNATS(ctx context.Context, c *cli.Context, cfg *config.Conf
 	}()
 	h.standard = cfg.Global
 	h.lent = gateway.NewLent(g, endpointGuard(c), h.service.NoteElsewhere)
+	n.metrics.lent = h.lent
 	return n, nil
 }
 
@@ -273,6 +277,7 @@ func (h *handler) beHost(ctx context.Context, n *network, url string, succeeds b
 	if n == nil {
 		return nil
 	}
+	defer h.metrics().own.MustRegister(n.metrics)
 	defer func() { // whatever uses it
 		go func() {
 			n.users.Wait()
@@ -292,7 +297,8 @@ func (h *handler) beHost(ctx context.Context, n *network, url string, succeeds b
 	}
 	v := h.service
 	host := &offer.Host{Bus: n, Pools: v.Offers, Name: n.hosts.Name, Region: n.hosts.Region, URL: url,
-		Boot: h.leases.Boot, Version: semantic(cli.Release()), Log: log, Drain: h.drainBy}
+		Boot: h.leases.Boot, Version: semantic(cli.Release()), Log: log, Drain: h.drainBy, Count: n.metrics.offered}
+	n.metrics.host = host
 	n.onChange(host.Changed)
 	ctx, stop := context.WithCancel(ctx)
 	go func() {

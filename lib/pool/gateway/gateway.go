@@ -57,6 +57,22 @@ type Options struct {
 	HTTP     *http.Client                         // to the hosts
 	Plain    bool                                 // hosts at private addresses may have no encryption
 	Log      *slog.Logger
+	Count    func(event Event, result string) // counts what happens; nil: nobody counts
+}
+
+// Event is a kind of event that is counted by its result.
+type Event string
+
+// The events, and their results.
+const (
+	AskAnswered Event = "ask"
+	LeaseLost   Event = "lost"
+)
+
+// Results are the results of each event.
+var Results = map[Event][]string{
+	AskAnswered: {"offer", "none", "full", "late", "refused"},
+	LeaseLost:   {"no_answer", "ended"},
 }
 
 // Request is a request for a lease.
@@ -82,6 +98,9 @@ type result struct {
 
 // New returns a gateway that runs until the context ends. Wait waits until it has ended.
 func New(ctx context.Context, o Options) (*Gateway, error) {
+	if o.Count == nil {
+		o.Count = func(Event, string) {}
+	}
 	g := &Gateway{options: o, id: rand.Text()[:12], ctx: ctx, waits: map[*remote.Request]*waiting{},
 		hosts: map[string]*host{}, pinned: map[string]int{}, open: map[place]func(){}, changed: make(chan struct{}, 1),
 		left: make(chan struct{})}
@@ -242,6 +261,7 @@ func (g *Gateway) ask(s remote.Step) {
 	var answer bus.Offer
 	subject := bus.FreeSubject(s.Region, s.Request.Pool, cmp.Or(s.Rank, bus.Any), g.user(), g.id)
 	err := g.options.Bus.Request(ctx, subject, body, &answer)
+	g.options.Count(AskAnswered, askResult(answer, err))
 	var o *remote.Offer
 	if err == nil && answer.ID != "" {
 		o = &remote.Offer{ID: answer.ID, Region: s.Region, Host: answer.Host, Pool: s.Request.Pool, URL: answer.URL}
@@ -250,6 +270,21 @@ func (g *Gateway) ask(s remote.Step) {
 		g.options.Bus.Publish(bus.HostSubject(s.Region, o.Host, "cancel", g.user(), g.id),
 			bus.Cancel{Offers: []string{o.ID}})
 	}
+}
+
+// askResult returns what is counted of the answer to an ask.
+func askResult(answer bus.Offer, err error) string {
+	switch {
+	case errors.Is(err, bus.ErrNobody):
+		return "full"
+	case errors.Is(err, bus.ErrRefused):
+		return "refused"
+	case err != nil:
+		return "late"
+	case answer.ID == "":
+		return "none"
+	}
+	return "offer"
 }
 
 // asked notes the answer to an ask, and reports whether a request has taken the offer in it.

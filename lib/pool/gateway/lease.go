@@ -199,7 +199,7 @@ func (h *host) hold() {
 	for {
 		h.mu.Lock()
 		lost, again := h.holds.Lost(time.Now())
-		h.loseLocked(lost, fmt.Errorf("the host %s has not answered for %v", h.name, remote.LossTime))
+		h.loseLocked(lost, "no_answer", fmt.Errorf("the host %s has not answered for %v", h.name, remote.LossTime))
 		leases := h.holds.Leases()
 		if len(leases) == 0 {
 			h.runs = false
@@ -216,7 +216,7 @@ func (h *host) hold() {
 		cancel()
 		h.mu.Lock()
 		if err == nil {
-			h.loseLocked(h.holds.Answered(sent, leases, answer.Gone),
+			h.loseLocked(h.holds.Answered(sent, leases, answer.Gone), "ended",
 				fmt.Errorf("the host %s has ended the lease", h.name))
 		}
 		some := len(h.leases) > 0
@@ -240,9 +240,10 @@ func (g *Gateway) forget(h *host) {
 const retryTime = 200 * time.Millisecond
 
 // loseLocked ends leases that the host does not have.
-func (h *host) loseLocked(ids []string, why error) {
+func (h *host) loseLocked(ids []string, reason string, why error) {
 	for _, id := range ids {
 		if l := h.leases[id]; l != nil {
+			h.gateway.options.Count(LeaseLost, reason)
 			delete(h.leases, id)
 			l.end(why)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -243,6 +244,18 @@ func (t *Lent) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.leases)
+}
+
+// Now returns the number of leases on each host that has one, and of requests that wait for one.
+func (t *Lent) Now() (leases map[string]int, waiting int) {
+	t.gateway.mu.Lock()
+	waiting = len(t.gateway.waits)
+	t.gateway.mu.Unlock()
+	leases = map[string]int{}
+	for _, l := range t.all(&control.Peer{UID: os.Geteuid()}) {
+		leases[l.Host]++
+	}
+	return leases, waiting
 }
 
 // Has reports whether there is a lease.

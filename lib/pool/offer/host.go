@@ -45,6 +45,7 @@ type Host struct {
 	Version string // as SemVer
 	Log     *slog.Logger
 	Drain   func(bus.Drain) bus.Drained // answers drain requests
+	Count   func(result string) // counts an offer by its result, one of Results; nil: nobody counts
 
 	mu       sync.Mutex
 	gateways gateways
@@ -67,8 +68,22 @@ const (
 	keepTime  = 5 * time.Second // for which wants last without a connection
 )
 
+// What becomes of an offer.
+const (
+	leasedOffer   = "accepted"
+	declinedOffer = "declined"
+	lapsedOffer   = "lapsed"      // a gateway took it and has not leased the slot
+	unheardOffer  = "unreachable" // no gateway has answered it
+)
+
+// Results are what becomes of offers.
+var Results = []string{leasedOffer, declinedOffer, lapsedOffer, unheardOffer}
+
 // Run serves until the context ends. Changed receives a value after a change of the rooms.
 func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
+	if h.Count == nil {
+		h.Count = func(string) {}
+	}
 	h.ctx, h.free, h.rooms, h.wake = ctx, map[string]func(){}, map[string]pool.Room{}, make(chan struct{}, 1)
 	defer h.running.Wait()
 	defer h.lost()
@@ -225,6 +240,8 @@ func (h *Host) open(pool string) {
 		defer h.mu.Unlock()
 		if leased || a.By != "" {
 			h.usedLocked(a.By, leased)
+		} else {
+			h.Count(unheardOffer)
 		}
 	})
 	if !ok {
@@ -239,6 +256,9 @@ func (h *Host) open(pool string) {
 	h.mu.Unlock()
 	if isRefused(got, err) {
 		h.Pools.Return(id)
+		if err == nil {
+			h.Count(declinedOffer)
+		}
 	}
 }
 
@@ -335,6 +355,8 @@ func (h *Host) wait(of gatewayKey, id string, w *want) (before int, err error) {
 			h.mu.Unlock()
 			if leased || !silent { // else it was not taken
 				h.over(of, leased)
+			} else {
+				h.Count(unheardOffer)
 			}
 		})
 	h.mu.Lock()
@@ -379,6 +401,11 @@ func (h *Host) serve(of gatewayKey, id string, w *want, offer string) {
 	cancel()
 	if isRefused(a, err) {
 		h.Pools.Return(offer)
+		if err == nil {
+			h.Count(declinedOffer)
+		} else {
+			h.Count(unheardOffer)
+		}
 	}
 	h.mu.Lock()
 	w.silent = errors.Is(err, bus.ErrLate)
@@ -398,11 +425,26 @@ func (h *Host) over(of gatewayKey, leased bool) {
 
 // usedLocked notes that a gateway has used an offer or not, after which the host may hide.
 func (h *Host) usedLocked(by string, leased bool) {
+	if leased {
+		h.Count(leasedOffer)
+	} else {
+		h.Count(lapsedOffer)
+	}
 	h.gateways.used(time.Now(), by, leased)
 	select {
 	case h.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Wants returns the number of places that gateways have in the queues.
+func (h *Host) Wants() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, u := range h.gateways.users {
+		n += u.wants
+	}
+	return n
 }
 
 func end(wants []*want) {
