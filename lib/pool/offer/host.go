@@ -45,7 +45,7 @@ type Host struct {
 	Version string // as SemVer
 	Log     *slog.Logger
 	Drain   func(bus.Drain) bus.Drained // answers drain requests
-	Count   func(result string) // counts an offer by its result, one of Results; nil: nobody counts
+	Count   func(result string)         // counts an offer by its result, one of Results; nil: nobody counts
 
 	mu       sync.Mutex
 	gateways gateways
