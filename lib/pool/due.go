@@ -111,8 +111,8 @@ func (v *Service) due() {
 	}
 }
 
-// yielded is the event of a lease that ends for another request.
-const yielded = "yielded"
+// Yielded is the event of a lease that ends for another request.
+const Yielded = "yielded"
 
 // Rest notes that the holder of a lease does not use it until it renews it.
 func (v *Service) Rest(id string) error {
@@ -176,7 +176,7 @@ func (l *lease) yield(ctx context.Context) {
 		v.clock.schedule(again)
 		p.yieldLocked()
 	case p.leases.IsWanted(l.held, len(p.slots), p.comesLocked):
-		l.beginEndLocked(yielded, "", err == nil)
+		l.beginEndLocked(Yielded, "", err == nil)
 		ends = true
 	default:
 		p.leases.GoOn(l.held)

@@ -60,7 +60,7 @@ func (l *events) add(e Event) {
 // endOf returns the event that ended a lease, or "" if it is not known.
 func (l *events) endOf(lease string) string {
 	e, _ := l.Latest(func(e Event) bool {
-		return e.Lease == lease && slices.Contains([]string{"released", "expired", yielded, left, Lost}, e.Event)
+		return e.Lease == lease && slices.Contains([]string{"released", "expired", Yielded, left, Lost}, e.Event)
 	})
 	return e.Event
 }
@@ -83,7 +83,8 @@ type notices struct {
 	ended   string
 	endedBy string // reason of the end in the log
 	yielded bool
-	changed wait.Broadcast // broadcast of another notice
+	changed wait.Broadcast  // broadcast of another notice
+	news    chan<- struct{} // receives a value, if it has room, after another notice; nil: nobody waits there
 }
 
 // maxNotices is how many lines are kept for a holder that reads slowly.
@@ -99,6 +100,16 @@ func (n *notices) addLocked(line string) {
 		}
 	}
 	n.changed.Wake()
+	select {
+	case n.news <- struct{}{}:
+	default:
+	}
+}
+
+// after returns the notices after a number of lines.
+func (n *notices) after(line int) api.Notices {
+	from := min(len(n.lines), max(0, len(n.lines)-(n.last-line)))
+	return api.Notices{Ended: n.ended, Yielded: n.yielded, Lines: slices.Clone(n.lines[from:]), Last: n.last}
 }
 
 // Lost is the event of a lease on another host that ends because of that.
@@ -118,7 +129,7 @@ func EndReason(event string, ttl time.Duration) string {
 	switch {
 	case event == "released":
 		return "the lease was released"
-	case event == yielded:
+	case event == Yielded:
 		return "the lease was given to another request, as its holder had not used it"
 	case event == left:
 		return "the lease has ended: its browser has left"
@@ -138,7 +149,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (api.Notice
 	l := v.leases[id]
 	if l == nil {
 		if event := v.events.endOf(id); event != "" {
-			return api.Notices{Ended: EndReason(event, 0), Yielded: event == yielded, Last: after}, nil
+			return api.Notices{Ended: EndReason(event, 0), Yielded: event == Yielded, Last: after}, nil
 		}
 		return api.Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
 	}
@@ -158,8 +169,7 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (api.Notice
 			return api.Notices{}, context.Cause(ctx)
 		}
 	}
-	from := min(len(l.lines), max(0, len(l.lines)-(l.last-after)))
-	return api.Notices{Ended: l.ended, Yielded: l.yielded, Lines: slices.Clone(l.lines[from:]), Last: l.last}, nil
+	return l.after(after), nil
 }
 
 // notifyHolderLocked tells the holder of the instance, if it is leased, what

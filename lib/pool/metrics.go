@@ -58,7 +58,7 @@ func (m *metrics) initialize(pool string) {
 	for _, c := range supply.Causes {
 		m.restarts.WithLabelValues(pool, string(c))
 	}
-	for _, reason := range []string{"released", holderGone, "expired", yielded, left} {
+	for _, reason := range []string{"released", holderGone, "expired", Yielded, left} {
 		m.ends.WithLabelValues(pool, reason)
 	}
 	m.wait.WithLabelValues(pool)

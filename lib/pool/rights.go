@@ -150,54 +150,6 @@ func PoolOf(t *tokens.Token) string {
 	return ""
 }
 
-// HoldOn extends leases of a token by their time to live. It returns those that are not the token's, those that this
-// process does not have, and a function that waits until another one ends or is to be moved, or the context ends, and
-// returns those.
-func (w View) HoldOn(ids []string) (gone, elsewhere []string, news func(context.Context) (gone, move []string)) {
-	v, held := w.service, map[string]*lease{}
-	v.mu.Lock()
-	for _, id := range ids {
-		l := v.leases[id]
-		switch {
-		case l == nil:
-			elsewhere = append(elsewhere, id)
-		case l.by.Token == nil || l.by.Token.Name != w.who.Token.Name:
-			gone = append(gone, id)
-		default:
-			held[id], l.gateway = l, true
-			l.expires = time.Now().Add(l.ttl)
-			l.slot.pool.leases.Prolong(l.held, v.clock.until(l.ttl))
-		}
-	}
-	v.mu.Unlock()
-	return gone, elsewhere, func(ctx context.Context) (gone, move []string) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for _, l := range held {
-			defer context.AfterFunc(l.ctx, cancel)()
-		}
-		for {
-			v.mu.Lock()
-			drains := v.drains.Next()
-			for id, l := range held {
-				if l.ctx.Err() != nil {
-					gone = append(gone, id)
-				} else if l.isMovableLocked() {
-					move = append(move, id)
-				}
-			}
-			v.mu.Unlock()
-			if len(gone)+len(move) > 0 || ctx.Err() != nil {
-				return gone, move
-			}
-			select {
-			case <-drains:
-			case <-ctx.Done():
-			}
-		}
-	}
-}
-
 // Admit returns how long the viewer's request for a lease waits by default, or the error that
 // its token may not lease from the pool.
 func (w View) Admit(pool string) (time.Duration, error) {

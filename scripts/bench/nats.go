@@ -126,8 +126,7 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 	by := &tokens.Token{Name: r.Header.Get("Authorization"), Trust: true}
 	var body struct {
 		Offer, Lease string
-		Leases       []string
-		Wait         string
+		pool.Holding
 	}
 	check(json.NewDecoder(r.Body).Decode(&body))
 	status, answer := http.StatusOK, any(nil)
@@ -144,14 +143,10 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer = map[string]any{"v": 1, "lease": map[string]string{"id": g.ID},
 			"instance": map[string]string{"http_url": "https://" + r.URL.Host + "/lease/" + g.ID}}
 	case "/hold":
-		gone, _, news := v.For(control.ByToken(by)).HoldOn(body.Leases)
-		if len(gone) == 0 {
-			wait, _ := time.ParseDuration(body.Wait)
-			ctx, cancel := context.WithTimeout(r.Context(), wait)
-			gone, _ = news(ctx)
-			cancel()
-		}
-		answer = map[string]any{"gone": gone}
+		gone, wait := v.For(control.ByToken(by)).HoldOn(body.Holding)
+		held := wait(r.Context())
+		held.Gone = append(held.Gone, gone...)
+		answer = held
 	case "/release":
 		if v.Release(body.Lease) {
 			c.used.Add(-1)

@@ -43,7 +43,9 @@ const (
 
 	// StateSave saves the state of a lease or session under a name.
 	StateSave control.Method[StateRequest, States] = "state_save"
-	StateList control.Method[StateRequest, States] = "state_list"
+	// LeaseState answers with the state of a lease, as StateSave saves it.
+	LeaseState control.Method[Of, States]           = "lease_state"
+	StateList  control.Method[StateRequest, States] = "state_list"
 	// StateGet describes a state, or answers with a part of it.
 	StateGet control.Method[StateRequest, States] = "state_get"
 	// StatePut takes a part of a state, and saves the state with the last one.

@@ -13,6 +13,9 @@ import (
 
 // downloads answers with the downloads of a lease.
 func (h *handler) downloads(ctx context.Context, p api.DownloadsRequest) ([]downloads.File, error) {
+	if h.lent.Has(p.Lease) {
+		return h.lent.Downloads(ctx, p, h.service.Dir)
+	}
 	files, err := h.service.Downloads(ctx, p.Lease)
 	switch {
 	case err != nil:

@@ -98,8 +98,8 @@ func (h *handler) routes(f *front.Front) []front.Route {
 	if f.Guard.Tokens == nil {
 		return routes
 	}
-	h.leases = &web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Elsewhere: h.elsewhere, Public: h.public,
-		Boot: newBoot()}
+	h.leases = &web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Elsewhere: h.elsewhere,
+		HoldElsewhere: h.holdElsewhere, Public: h.public, Boot: newBoot()}
 	return append(routes, h.leases.Routes()...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/logins"
 	"btools/lib/pool"
 	"btools/lib/pool/config"
 	"btools/lib/pool/gateway"
@@ -24,6 +26,9 @@ type leases interface {
 	Release(id string) bool
 	Confirm(id string) error
 	Renew(id string, ttl time.Duration) (*record.Record, error)
+	Rest(id string) error
+	LeaseState(ctx context.Context, id string) (*logins.State, []string, error)
+	Attach(ctx context.Context, r api.AttachRequest) (any, error)
 }
 
 // of returns what has a lease.
@@ -64,28 +69,56 @@ func (h *handler) holders() string {
 	return pool.Holders(st, time.Now())
 }
 
-// leaseAnywhere leases an own instance or, if none is free, the first that becomes free here or on another host.
-func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request) (any, error) {
-	began := time.Now()
-	there := gateway.LoanRequest{Request: gateway.Request{Pool: r.Pool, Timeout: h.standard.LeaseTimeout}, By: r.By,
-		TTL: r.TTL, Bound: r.Held, Confirm: r.Confirm, Owner: r.Owner}
+// leaseAnywhere leases an instance for a user of this machine, of this host or of another one. Keep is the user's name
+// for what the lease leaves to the next one.
+func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request, keep string) (any, error) {
+	there := gateway.LoanRequest{By: r.By, TTL: r.TTL, Bound: r.Held, Confirm: r.Confirm, Owner: r.Owner,
+		Request: gateway.Request{Pool: cmp.Or(r.Pool, config.Default), Timeout: h.standard.LeaseTimeout}}
 	there.User, there.Holder = h.service.Holder(r.By, r.Holder)
 	if r.TTL == 0 && !r.Held {
 		there.TTL = h.standard.LeaseTTL
 	}
-	var w *pool.Waiting
-	name, most, none := h.service.Standard(r.Pool)
-	if none == nil {
-		var g *pool.Grant
-		if g, w, none = h.service.Lease(ctx, r); g != nil || none != nil && !mayBeElsewhere(none) {
-			return h.leaseAnswer(ctx, g, none)
-		}
+	if name, most, err := h.service.Standard(r.Pool); err == nil {
 		there.Pool, there.Timeout = name, most
 	}
 	if r.Timeout != nil {
 		there.Timeout = *r.Timeout
 	}
-	there.Pool = cmp.Or(there.Pool, config.Default)
+	if keep != "" {
+		there.Keep = fmt.Sprintf("%v %s %s", r.By, r.State, keep)
+	}
+	if r.State != "" {
+		state, err := r.States.Load(r.State)
+		if err != nil {
+			return nil, err
+		}
+		there.State = state.Export()
+	}
+	if !h.lent.Keeps(there) {
+		return h.leaseFirst(ctx, r, there)
+	}
+	return control.Later(func() (any, error) {
+		if rec, is := h.lent.Again(ctx, there); is {
+			return rec, nil
+		}
+		return control.Finish(h.leaseFirst(ctx, r, there))
+	}), nil
+}
+
+// leaseFirst leases an own instance or, if none is free, the first that becomes free here or on another host.
+func (h *handler) leaseFirst(ctx context.Context, r pool.Request, there gateway.LoanRequest) (any, error) {
+	began := time.Now()
+	var w *pool.Waiting
+	_, _, none := h.service.Standard(r.Pool)
+	if none == nil {
+		var g *pool.Grant
+		if g, w, none = h.service.Lease(ctx, r); g != nil || none != nil && !mayBeElsewhere(none) {
+			h.lent.Forget(there)
+			return h.leaseAnswer(ctx, g, none)
+		}
+	} else {
+		none = nil
+	}
 	cancel := func() {}
 	if w != nil {
 		cancel = w.Cancel
@@ -115,6 +148,7 @@ func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request) (any, error
 			h.lent.Release(record.Member[record.Lease](rec, "lease").ID)
 			fallthrough
 		case g != nil:
+			h.lent.Forget(there)
 			return h.leaseAnswer(ctx, g, nil)
 		case rec != nil:
 			return rec, nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,9 @@ import (
 
 // remotely is the method of a relayed request that answers with the leases of a token, or the one that it names.
 const remotely control.Method[api.Of, []web.Distant] = "remote"
+
+// holdOn is the method of a relayed request by which leases of a token go on that another process may have.
+const holdOn control.Method[pool.Holding, pool.Held] = "hold_on"
 
 // notHere is the code of a relayed request for a lease that the process has not.
 const notHere = control.LeaseEnded
@@ -276,6 +280,17 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 	switch {
 	case r.Method == string(remotely):
 		return control.Later(func() (any, error) { return h.remotes(ctx, who, lease) }), nil
+	case r.Method == string(holdOn):
+		var p pool.Holding
+		if err := json.Unmarshal(r.Params, &p); err != nil {
+			return nil, control.Errorf(control.BadRequest, "%v", err)
+		}
+		unknown, wait := h.service.For(who).HoldOn(p)
+		return control.Later(func() (any, error) {
+			held := wait(ctx)
+			held.Gone = append(held.Gone, unknown...)
+			return held, nil
+		}), nil
 	case r.Method == string(measure):
 		return control.Later(func() (any, error) { return h.metrics().measure() }), nil
 	case r.Method == string(bequeath):
@@ -335,6 +350,44 @@ func (h *handler) elsewhere(ctx context.Context, lease, secret string) (all []we
 		})...)
 	}
 	return all
+}
+
+// holdElsewhere has leases go on that this process does not know, and waits for their news.
+func (h *handler) holdElsewhere(ctx context.Context, p pool.Holding) (held pool.Held) {
+	paths := h.others()
+	gone := map[string]int{}
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, path := range paths {
+		asked.Go(func() {
+			there, err := askOther(ctx, path, holdOn, p)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && ctx.Err() == nil { // it has ended
+				there.Gone = p.Leases
+			}
+			for _, id := range there.Gone {
+				if _, ended := there.Notices[id]; ended {
+					held.Gone = append(held.Gone, id)
+				} else {
+					gone[id]++
+				}
+			}
+			there.Gone = nil
+			if held.Add(there); held.HasNews() {
+				cancel()
+			}
+		})
+	}
+	asked.Wait()
+	for _, id := range p.Leases {
+		if gone[id] == len(paths) {
+			held.Gone = append(held.Gone, id)
+		}
+	}
+	return held
 }
 
 // countFormer counts the leases of retired processes among those that their tokens may have at once.

@@ -28,7 +28,7 @@ var rights = map[string]right{
 	"watch":  owner,    // the same
 	"hold":   everyone,
 	"renew":  owner, "rest": owner, "release": owner,
-	"downloads": owner, "state_save": owner, "attach": owner, "freeze": owner,
+	"downloads": owner, "state_save": owner, "lease_state": owner, "attach": owner, "freeze": owner,
 	"drain": operator, "scale": operator, "restart": operator, "reload": operator,
 	"upgrade": operator, "relay": operator, "http": operator,
 	// Each user has states of their own.

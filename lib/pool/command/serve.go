@@ -480,7 +480,9 @@ func (h *handler) methods() *control.Mux {
 		}
 		return h.of(p.Lease).Renew(p.Lease, time.Duration(p.TTL)*time.Millisecond)
 	})
-	control.Handle(m, api.Rest, func(_ context.Context, p api.Of) (any, error) { return struct{}{}, v.Rest(p.Lease) })
+	control.Handle(m, api.Rest, func(_ context.Context, p api.Of) (any, error) {
+		return struct{}{}, h.of(p.Lease).Rest(p.Lease)
+	})
 	control.Handle(m, api.RestartInstances, func(_ context.Context, p api.Of) (any, error) {
 		return counted(v.Restart(p.Pool, p.Instance))
 	})
@@ -526,9 +528,18 @@ func (h *handler) methods() *control.Mux {
 		events, err := v.For(callerOf(ctx)).Events(here, p.After)
 		return api.EventList[pool.Event]{Events: events}, err
 	})
-	control.Handle(m, api.Attach, v.Attach)
+	control.Handle(m, api.Attach, func(ctx context.Context, p api.AttachRequest) (any, error) {
+		return h.of(p.Lease).Attach(ctx, p)
+	})
 	control.HandleLater(m, api.Downloads, h.downloads)
 	control.Handle(m, api.StateSave, h.saveState)
+	control.HandleLater(m, api.LeaseState, func(ctx context.Context, p api.Of) (api.States, error) {
+		state, lost, err := h.of(p.Lease).LeaseState(ctx, p.Lease)
+		if err != nil {
+			return api.States{}, err
+		}
+		return api.States{Data: state.Export(), Lost: lost}, nil
+	})
 	h.states.Register(m)
 	return m
 }
@@ -558,6 +569,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 			return nil, err
 		}
 	}
+	keep := p.Keep
 	if p.Keep != "" {
 		p.Keep = fmt.Sprintf("%v %s", callerOf(ctx), p.Keep) // the sessions of others are not this one's
 	}
@@ -570,7 +582,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 		r.Timeout = &d
 	}
 	if r.Elsewhere {
-		return h.leaseAnywhere(ctx, r)
+		return h.leaseAnywhere(ctx, r, keep)
 	}
 	g, w, err := h.service.Lease(ctx, r)
 	if w == nil {

@@ -31,6 +31,6 @@ func States(c *cli.Context) error {
 // saveState saves the state of a lease.
 func (h *handler) saveState(ctx context.Context, r api.StateRequest) (any, error) {
 	return h.states.Save(ctx, r, func() (*logins.State, []string, error) {
-		return h.service.LeaseState(ctx, r.Lease)
+		return h.of(r.Lease).LeaseState(ctx, r.Lease)
 	})
 }

@@ -129,7 +129,8 @@ func (m *machine) start() {
 		t.Fatal(err)
 	}
 	s := &web.Server{Pools: p.pools, Boot: p.boot, Lease: p.lease, Call: p.call,
-		Elsewhere: func(context.Context, string, string) []web.Distant { return nil }}
+		Elsewhere:     func(context.Context, string, string) []web.Distant { return nil },
+		HoldElsewhere: func(_ context.Context, p pool.Holding) pool.Held { return pool.Held{Gone: p.Leases} }}
 	p.front = &front.Front{Guard: guard.Guard{Tokens: file}, Log: discard, Routes: s.Routes()}
 	p.station = &station{net: m.cluster.network, name: m.name}
 	p.host = &offer.Host{Bus: p.station, Pools: p.pools.Offers, Name: m.name, Region: "r", URL: "http://" + m.addr,

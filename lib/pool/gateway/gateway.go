@@ -81,6 +81,7 @@ type Request struct {
 	Region  string // the only one; "": all
 	Holder  string
 	State   json.RawMessage // the name of one on the host, or a state; nil: none
+	Keep    string          // the next lease of this gateway that says the same gets what this one leaves; "": none
 	Timeout time.Duration
 }
 
@@ -372,7 +373,7 @@ func (g *Gateway) takeLocked(r *remote.Request, o *remote.Offer) {
 	}
 	slow := time.AfterFunc(slowTime, func() { failed(remote.Lost, fmt.Errorf("the host %s has not answered", o.Host)) })
 	g.running.Go(func() {
-		lease, failure, err := g.grant(o, w.request)
+		lease, failure, err := g.grant(context.WithoutCancel(g.ctx), o, w.request)
 		slow.Stop()
 		if err != nil {
 			failed(failure, err)

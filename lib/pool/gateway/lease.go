@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"btools/lib/control"
+	"btools/lib/control/api"
+	"btools/lib/pool"
 	"btools/lib/pool/remote"
 	"btools/lib/record"
 )
@@ -34,6 +36,10 @@ type Lease struct {
 	host   *host
 	ctx    context.Context // ends with the lease, its cause says why
 	end    context.CancelCauseFunc
+
+	// Under the lock of the host:
+	hear  func(lines []string) // gets lines of notices; nil: they wait
+	heard int                  // number of the last line
 }
 
 // Ended is closed when the lease has ended; then Why says why.
@@ -44,6 +50,13 @@ func (l *Lease) Why() error { return context.Cause(l.ctx) }
 
 // ErrReleased means that the holder has released the lease.
 var ErrReleased = errors.New("released")
+
+// listen has a function called with lines of notices, in their order and each once.
+func (l *Lease) listen(hear func(lines []string)) {
+	l.host.mu.Lock()
+	defer l.host.mu.Unlock()
+	l.hear = hear
+}
 
 // host is another host on which the gateway has leases.
 type host struct {
@@ -73,19 +86,24 @@ func (g *Gateway) check(address string) error {
 	return fmt.Errorf("%s is not https: the token is not sent there", address)
 }
 
-// grant requests the lease of an offer. The failure says what became of the request if there is an error.
-func (g *Gateway) grant(o *remote.Offer, r Request) (*Lease, remote.Failure, error) {
+// grant requests the lease of an offer, or without its ID of what is free at its host. The failure says what became of the request if there is an error.
+func (g *Gateway) grant(ctx context.Context, o *remote.Offer, r Request) (*Lease, remote.Failure, error) {
 	at := trim(o.URL)
 	if err := g.check(at); err != nil {
 		return nil, remote.Refused, fmt.Errorf("the host %s: %w", o.Host, err)
 	}
-	body := map[string]any{"offer": o.ID, "pool": o.Pool, "holder": r.Holder, "timeout": "0s",
-		"ttl": remote.EndTime.String()}
+	body := map[string]any{"pool": o.Pool, "holder": r.Holder, "timeout": "0s", "ttl": remote.EndTime.String()}
+	if o.ID != "" {
+		body["offer"] = o.ID
+	}
+	if r.Keep != "" {
+		body["keep"] = g.id + " " + r.Keep
+	}
 	if r.State != nil {
 		body["state"] = r.State
 	}
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(g.ctx, grantTime)
+	ctx, cancel := context.WithTimeout(ctx, grantTime)
 	defer cancel()
 	rec, status, err := g.post(ctx, at+"/lease", body)
 	var refusal *control.Error
@@ -135,21 +153,7 @@ const maxAnswer = 1 << 20
 
 // call sends a request to a host, and reads its answer.
 func (g *Gateway) call(ctx context.Context, address string, body any, read func([]byte) error) (status int, err error) {
-	token, err := g.options.Token()
-	if err != nil {
-		return 0, err
-	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		return 0, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(b))
-	if err != nil {
-		return 0, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+token)
-	resp, err := g.options.HTTP.Do(r)
+	resp, err := g.do(ctx, address, body)
 	if err != nil {
 		return 0, err
 	}
@@ -171,6 +175,28 @@ func (g *Gateway) call(ctx context.Context, address string, body any, read func(
 	return resp.StatusCode, nil
 }
 
+// do sends a request to a host: POST with a body, GET if that is nil.
+func (g *Gateway) do(ctx context.Context, address string, body any) (*http.Response, error) {
+	token, err := g.options.Token()
+	if err != nil {
+		return nil, err
+	}
+	method, b := http.MethodGet, []byte(nil)
+	if body != nil {
+		method = http.MethodPost
+		if b, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+token)
+	return g.options.HTTP.Do(r)
+}
+
 // add notes a lease, which is held from now on.
 func (h *host) add(sent time.Time, l *Lease) {
 	h.mu.Lock()
@@ -183,41 +209,36 @@ func (h *host) add(sent time.Time, l *Lease) {
 	}
 }
 
-// Holding asks a host to let leases go on.
-type Holding struct {
-	Leases []string `json:"leases"`
-	Wait   string   `json:"wait"` // how long the answer may wait for news, such as 2s
-}
-
-// Held answers it.
-type Held struct {
-	Gone []string `json:"gone"` // leases that have ended
-}
-
 // hold holds the leases of the host as long as there are some.
 func (h *host) hold() {
 	for {
 		h.mu.Lock()
 		lost, again := h.holds.Lost(time.Now())
 		h.loseLocked(lost, "no_answer", fmt.Errorf("the host %s has not answered for %v", h.name, remote.LossTime))
-		leases := h.holds.Leases()
-		if len(leases) == 0 {
+		p := pool.Holding{Leases: h.holds.Leases(), After: map[string]int{}, Wait: pool.HoldTime(remote.HoldTime)}
+		if len(p.Leases) == 0 {
 			h.runs = false
 			h.mu.Unlock()
 			h.gateway.forget(h)
 			return
 		}
+		for id, l := range h.leases {
+			if l.heard > 0 {
+				p.After[id] = l.heard
+			}
+		}
 		h.mu.Unlock()
 		sent := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), min(time.Until(again), 2*remote.HoldTime))
-		var answer Held
-		_, err := h.gateway.call(ctx, h.url+"/hold", Holding{leases, remote.HoldTime.String()},
-			func(b []byte) error { return json.Unmarshal(b, &answer) })
+		var answer pool.Held
+		_, err := h.gateway.call(ctx, h.url+"/hold", p, func(b []byte) error { return json.Unmarshal(b, &answer) })
 		cancel()
 		h.mu.Lock()
 		if err == nil {
-			h.loseLocked(h.holds.Answered(sent, leases, answer.Gone), "ended",
-				fmt.Errorf("the host %s has ended the lease", h.name))
+			h.hearLocked(answer)
+			for _, id := range h.holds.Answered(sent, p.Leases, answer.Gone) {
+				h.loseLocked([]string{id}, "ended", &EndedError{h.name, answer.Notices[id]})
+			}
 		}
 		some := len(h.leases) > 0
 		h.mu.Unlock()
@@ -238,6 +259,31 @@ func (g *Gateway) forget(h *host) {
 
 // retryTime is the least time between two requests to hold or to release.
 const retryTime = 200 * time.Millisecond
+
+// hearLocked tells the holders of leases what has happened to their browsers.
+func (h *host) hearLocked(answer pool.Held) {
+	for id, n := range answer.Notices {
+		if l := h.leases[id]; l != nil && l.hear != nil && n.Last > l.heard {
+			l.heard = n.Last
+			l.hear(n.Lines)
+		}
+	}
+}
+
+// EndedError is why a lease has ended that its host has ended.
+type EndedError struct {
+	host string
+	api.Notices
+}
+
+// Error says which host, and why if that is known.
+func (e *EndedError) Error() string {
+	text := "the host " + e.host + " has ended the lease"
+	if e.Ended != "" {
+		text += ": " + e.Ended
+	}
+	return text
+}
 
 // loseLocked ends leases that the host does not have.
 func (h *host) loseLocked(ids []string, reason string, why error) {
@@ -260,13 +306,29 @@ func (l *Lease) Release(ctx context.Context) {
 	l.end(ErrReleased)
 	ctx, cancel := context.WithTimeout(ctx, remote.EndTime)
 	defer cancel()
-	for ctx.Err() == nil {
-		if status, _ := h.gateway.call(ctx, h.url+"/release", map[string]string{"lease": l.ID},
-			func([]byte) error { return nil }); status != 0 {
-			return
+	h.ask(ctx, "/release", map[string]string{"lease": l.ID}, nothing)
+}
+
+func nothing([]byte) error { return nil }
+
+// ask makes a request about the lease to its host, until that answers or the lease has ended.
+func (l *Lease) ask(ctx context.Context, path string, body any, read func([]byte) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(l.ctx, func() { stop(l.Why()) })()
+	return l.host.ask(ctx, path, body, read)
+}
+
+// ask makes a request to the host, until that answers or the context ends.
+func (h *host) ask(ctx context.Context, path string, body any, read func([]byte) error) error {
+	for {
+		status, err := h.gateway.call(ctx, h.url+path, body, read)
+		if status != 0 {
+			return err
 		}
 		select {
 		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-time.After(retryTime):
 		}
 	}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"btools/lib/control/api"
 	"btools/lib/guard"
 	"btools/lib/pool"
+	"btools/lib/pool/remote"
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/wait"
@@ -31,7 +31,8 @@ type Lent struct {
 
 	mu     sync.Mutex
 	leases map[string]*loan
-	addr   string // host:port at which the browsers are served; "": nowhere yet
+	kept   map[string]*remote.Offer // by pool and Keep: the host of the last lease
+	addr   string                   // host:port at which the browsers are served; "": nowhere yet
 }
 
 // LoanRequest is a request of a client of this machine for a lease on another host.
@@ -57,14 +58,19 @@ type loan struct {
 	expires time.Time // zero: never
 	timer   *time.Timer
 	unbind  func() bool // detaches it from its connection; nil unless it waits for Confirm
+	resting time.Time   // since when its holder does not use it; zero: it does
 	notices api.Notices
 	changed wait.Broadcast // another notice
+
+	fetching sync.Mutex // guards dir
+	dir      string     // has the files that its session has downloaded; "": none yet
 }
 
 // NewLent returns the leases of a gateway, none yet. The guard is that of their browsers' port; note, if not nil, is
 // told of each lease, and of its end after a time.
 func NewLent(g *Gateway, of guard.Guard, note func(e pool.Event, held time.Duration)) *Lent {
-	t := &Lent{gateway: g, guard: of, note: note, leases: map[string]*loan{}}
+	t := &Lent{gateway: g, guard: of, note: note, leases: map[string]*loan{},
+		kept: map[string]*remote.Offer{}}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t
 }
@@ -76,16 +82,68 @@ func (t *Lent) Hold(ctx, asking context.Context, r LoanRequest) (*record.Record,
 	if err != nil {
 		return nil, err
 	}
+	return t.lend(ctx, asking, r, lease)
+}
+
+// Keeps reports whether a host has had a lease that kept the same.
+func (t *Lent) Keeps(r LoanRequest) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return r.Keep != "" && t.kept[r.Pool+" "+r.Keep] != nil
+}
+
+// Again leases a browser of the host that had the last lease which kept the same, if there was one and the host has
+// room now. The context is that of the client.
+func (t *Lent) Again(ctx context.Context, r LoanRequest) (rec *record.Record, is bool) {
+	t.mu.Lock()
+	o := t.kept[r.Pool+" "+r.Keep]
+	t.mu.Unlock()
+	if o == nil {
+		return nil, false
+	}
+	asking, cancel := context.WithTimeout(ctx, slowTime)
+	defer cancel()
+	lease, _, err := t.gateway.grant(asking, o, r.Request)
+	if err == nil {
+		rec, err = t.lend(ctx, ctx, r, lease)
+	}
+	return rec, err == nil
+}
+
+// Forget forgets which host had the last lease that kept the same.
+func (t *Lent) Forget(r LoanRequest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.kept, r.Pool+" "+r.Keep)
+}
+
+// lend makes a lease the client's.
+func (t *Lent) lend(ctx, asking context.Context, r LoanRequest, lease *Lease) (*record.Record, error) {
 	l := &loan{LoanRequest: r, Lease: lease, of: record.Member[record.Lease](lease.Record, "lease"), started: time.Now()}
-	if err = context.Cause(asking); err == nil {
+	err := context.Cause(asking)
+	if err == nil {
 		err = t.add(ctx, l)
 	}
 	if err != nil {
 		t.release(l)
 		return nil, err
 	}
+	l.listen(func(lines []string) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		l.notices.Lines = append(l.notices.Lines, lines...)
+		l.notices.Lines = l.notices.Lines[max(0, len(l.notices.Lines)-maxNotices):]
+		l.notices.Last += len(lines)
+		l.changed.Wake()
+	})
 	return t.record(l), nil
 }
+
+// maxKept is the greatest number of hosts that are remembered.
+const maxKept = 10_000
+
+// maxNotices is how many lines are kept for a holder that reads slowly.
+const maxNotices = 100
 
 // add notes a lease and binds it to its holder.
 func (t *Lent) add(ctx context.Context, l *loan) error {
@@ -98,6 +156,12 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 		return err
 	}
 	t.leases[l.ID] = l
+	if l.Keep != "" {
+		if len(t.kept) >= maxKept {
+			clear(t.kept) // their hosts have forgotten most of them, too
+		}
+		t.kept[l.Pool+" "+l.Keep] = &remote.Offer{Host: l.Host, Pool: l.of.Pool, URL: l.host.url}
+	}
 	t.tell(l, "leased", "")
 	t.extendLocked(l, l.TTL)
 	if l.Bound || l.Confirm { // even if the connection ended just now
@@ -115,8 +179,13 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 		})
 	}
 	context.AfterFunc(l.ctx, func() {
-		if !errors.Is(l.Why(), ErrReleased) {
-			t.end(l, pool.Lost, l.Why().Error())
+		var ended *EndedError
+		switch why := l.Why(); {
+		case errors.Is(why, ErrReleased):
+		case errors.As(why, &ended) && ended.Yielded:
+			t.end(l, pool.Yielded, "")
+		default:
+			t.end(l, pool.Lost, why.Error())
 		}
 	})
 	return nil
@@ -164,11 +233,17 @@ func (t *Lent) end(l *loan, event, why string) bool {
 	if l.notices.Ended = pool.EndReason(event, l.TTL); event == pool.Lost {
 		l.notices.Ended = "the lease has ended: " + why
 	}
+	l.notices.Yielded = event == pool.Yielded
 	l.changed.Wake()
 	t.tell(l, event, why)
 	t.mu.Unlock()
-	if event != pool.Lost {
+	if l.ctx.Err() == nil { // else the host has ended it, or does so by itself
 		t.release(l)
+	}
+	l.fetching.Lock()
+	defer l.fetching.Unlock()
+	if l.dir != "" {
+		os.RemoveAll(l.dir)
 	}
 	return true
 }
@@ -309,18 +384,6 @@ func (t *Lent) Confirm(id string) error {
 	return nil
 }
 
-// Renew extends a lease by its time to live, or by ttl if that is positive, from now.
-func (t *Lent) Renew(id string, ttl time.Duration) (*record.Record, error) {
-	l := t.find(id)
-	if l == nil {
-		return nil, pool.ErrNoLease(id)
-	}
-	t.mu.Lock()
-	t.extendLocked(l, cmp.Or(ttl, l.TTL))
-	t.mu.Unlock()
-	return t.record(l), nil
-}
-
 // Notices waits until a lease has more lines than its holder has read, or has ended. Without the lease it returns
 // false.
 func (t *Lent) Notices(ctx context.Context, id string, after int) (n api.Notices, is bool, err error) {
@@ -386,6 +449,9 @@ func (l *loan) row(who *control.Peer) api.InstanceStatus {
 		Headless: l.browser.Headless, Isolation: "process"}
 	if strings.HasSuffix(l.browser.WSURL, l.ID) { // else its address is that of the whole browser
 		i.Isolation = "context"
+	}
+	if !l.resting.IsZero() {
+		i.LeaseIdle = new(time.Since(l.resting).Milliseconds())
 	}
 	if !l.expires.IsZero() {
 		i.LeaseExpires = &record.Time{Time: l.expires}

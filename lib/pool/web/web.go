@@ -37,6 +37,9 @@ type Server struct {
 	// Elsewhere returns the lease of an ID, or all leases of the caller, that other processes of this service
 	// have; one with a secret if it is the lease's.
 	Elsewhere func(ctx context.Context, lease, secret string) []Distant
+	// HoldElsewhere has leases that this process does not know go on, and waits for their news. Those that no other
+	// process of this service has are gone.
+	HoldElsewhere func(ctx context.Context, p pool.Holding) pool.Held
 	// Boot is the ID of this process.
 	Boot string
 	// Public is the address of the server as clients know it; nil: that at which they ask.
@@ -78,6 +81,8 @@ func (s *Server) Routes() []front.Route {
 		{Path: "/release", Answer: s.post(s.release)},
 		{Path: "/hold", Answer: s.post(s.holdOn)},
 		{Path: "/freeze", Answer: s.post(s.freeze)},
+		{Path: "/rest", Answer: s.post(s.rest)},
+		{Path: "/state", Answer: s.post(s.state)},
 		{Path: "/leases", Get: true, Answer: s.leases},
 		{Path: "/connect", Get: true, Answer: s.connect},
 		{Path: pool.RemotePrefix, Guard: byPath, Secret: true, Answer: s.browser},
@@ -179,6 +184,7 @@ type ask struct {
 	State    json.RawMessage `json:"state"` // the name of one, or a state
 	Holder   string          `json:"holder"`
 	Offer    string          `json:"offer"`   // that was made on NATS
+	Keep     string          `json:"keep"`    // the next lease of the token that says the same gets what this one leaves
 	Session  json.RawMessage `json:"session"` // that another host has saved
 }
 
@@ -188,6 +194,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 		a.Pool = pool.PoolOf(t)
 	}
 	r.Pool, r.Instance, r.Holder, r.Offer, r.Saved = a.Pool, a.Instance, a.Holder, a.Offer, a.Session
+	r.Keep = a.Keep
 	if ms := a.TTL.ms(); ms != nil {
 		r.TTL = *ms
 	}
@@ -299,6 +306,18 @@ func (s *Server) call(ctx context.Context, method string, params any) (any, erro
 	return control.Finish(s.Call(ctx, method, b))
 }
 
+// callAs is call for an answer that may come from another process.
+func callAs[A, P any](ctx context.Context, s *Server, method control.Method[P, A], params P) (a A, err error) {
+	got, err := s.call(ctx, string(method), params)
+	if err != nil {
+		return a, err
+	}
+	if raw, ok := got.(json.RawMessage); ok {
+		return a, json.Unmarshal(raw, &a)
+	}
+	return got.(A), nil
+}
+
 // renew answers /renew.
 func (s *Server) renew(w *front.Response, r *http.Request, _ *tokens.Token) error {
 	var p struct {
@@ -340,6 +359,43 @@ func (s *Server) release(w *front.Response, r *http.Request, _ *tokens.Token) er
 		return err
 	}
 	return answer(w, got)
+}
+
+// rest answers /rest.
+func (s *Server) rest(w *front.Response, r *http.Request, _ *tokens.Token) error {
+	var p ofLease
+	if err := read(r, &p); err != nil {
+		return err
+	}
+	got, err := s.call(r.Context(), string(api.Rest), api.Of{Lease: p.Lease})
+	if err != nil {
+		return err
+	}
+	return answer(w, got)
+}
+
+// ofLease is the body of a request about a lease.
+type ofLease struct {
+	Lease string `json:"lease"`
+}
+
+// state answers /state with the state of a lease's session.
+func (s *Server) state(w *front.Response, r *http.Request, _ *tokens.Token) error {
+	var p ofLease
+	if err := read(r, &p); err != nil {
+		return err
+	}
+	got, err := callAs(r.Context(), s, api.LeaseState, api.Of{Lease: p.Lease})
+	if err != nil {
+		return err
+	}
+	return answer(w, State{State: got.Data, Lost: got.Lost})
+}
+
+// State answers /state.
+type State struct {
+	State json.RawMessage `json:"state"` // as Playwright has it
+	Lost  []string        `json:"lost,omitempty"`
 }
 
 // leases answers /leases.
