@@ -151,7 +151,7 @@ func WhyNoLease(p *api.PoolStatus, instance string, now time.Time) string {
 	var leased, failed []api.InstanceStatus
 	total, starting, awaiting, draining := 0, 0, 0, 0
 	for _, i := range p.Instances {
-		if instance != "" && i.ID != instance && (i.Alias == nil || *i.Alias != instance) {
+		if i.Host != "" || instance != "" && i.ID != instance && (i.Alias == nil || *i.Alias != instance) {
 			continue
 		}
 		total++

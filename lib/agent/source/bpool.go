@@ -3,7 +3,6 @@ package source
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -134,7 +133,8 @@ func (s *bpool) look(ctx context.Context) (st api.PoolsStatus, err error) {
 // changed. A caller that finds it older does not wait for the update.
 const lookAgain = time.Second
 
-// info returns the status of a pool, about a second old at most; "" is the default one.
+// info returns the status of a pool, about a second old at most; "" is the default one. One that is not known, which
+// other hosts may have, is as a pool is by default.
 func (s *bpool) info(ctx context.Context, name string) (api.PoolStatus, error) {
 	s.src.mu.Lock()
 	known := s.pools != nil
@@ -151,7 +151,10 @@ func (s *bpool) info(ctx context.Context, name string) (api.PoolStatus, error) {
 	}
 	s.src.mu.Lock()
 	defer s.src.mu.Unlock()
-	return s.pools[name], nil
+	if p, is := s.pools[name]; is {
+		return p, nil
+	}
+	return api.PoolStatus{Name: name, Affinity: affinitySession, LeaseTTL: time.Hour.Milliseconds()}, nil
 }
 
 // nowhere is the endpoint with which a child is started before there is a lease, if
@@ -173,7 +176,7 @@ func (s *bpool) target(ctx context.Context) (Browser, error) {
 			return browserOf(&p, &p.Instances[0]), nil
 		}
 	}
-	return Browser{}, errors.New("there is no default pool")
+	return nowhere, nil // other hosts may have one
 }
 
 func (s *bpool) Targets(ctx context.Context) (all []Browser, err error) {
@@ -188,9 +191,9 @@ func (s *bpool) Targets(ctx context.Context) (all []Browser, err error) {
 	return all, err
 }
 
-// isVirtual reports whether each lease of an instance has a virtual browser,
+// isVirtual reports whether each lease of an instance has a virtual browser, or one of another host,
 // with an endpoint of its own.
-func isVirtual(i *api.InstanceStatus) bool { return i.Isolation == "context" }
+func isVirtual(i *api.InstanceStatus) bool { return i.Isolation == "context" || i.Host != "" }
 
 // isHidden reports whether another user has leased an instance, whose endpoint the service
 // does not show.

@@ -43,7 +43,7 @@ func (s *bpool) lease(ctx context.Context, pool, instance, who string, keep bool
 	var i record.Instance
 	rec.Get("lease", &l)
 	rec.Get("instance", &i)
-	b, several := s.known(ctx, l.Pool, l.Instance) // with what is configured
+	b, several := s.known(ctx, l) // with what is configured
 	g := &grant{pool: s, c: c, id: l.ID, virtual: b.Virtual}
 	g.ctx, g.unfollow = context.WithCancel(s.ctx)
 	p := &Lease{Browser: b, several: several && !keep, fresh: b.Isolated && !keep, kept: l.Kept, granted: g,
@@ -163,11 +163,11 @@ func (s *bpool) advised(err error) error {
 
 var poolCommand = lazy.Regexp(`bpool (status|restart) \S+`)
 
-// known returns an instance as the last status describes it, and whether there are others.
-func (s *bpool) known(ctx context.Context, pool, instance string) (_ Browser, several bool) {
+// known returns the instance of a lease as the last status describes it, and whether there are others.
+func (s *bpool) known(ctx context.Context, l record.Lease) (_ Browser, several bool) {
 	for try := 0; ; try++ {
 		s.src.mu.Lock()
-		info := s.pools[pool]
+		info := s.pools[l.Pool]
 		all := 0
 		for name, p := range s.pools {
 			if name != "" { // the default one has a name, too
@@ -175,7 +175,7 @@ func (s *bpool) known(ctx context.Context, pool, instance string) (_ Browser, se
 			}
 		}
 		s.src.mu.Unlock()
-		if i := info.Find(instance); i != nil {
+		if i := info.FindLeased(l); i != nil {
 			return browserOf(&info, i), all > 1
 		}
 		if try > 0 {

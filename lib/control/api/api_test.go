@@ -32,7 +32,7 @@ func TestWire(t *testing.T) {
 		UserDataDir: "d", WSLWindows: true,
 		Isolated: true, Timeout: 2, ProcessID: new(3), Health: HealthStatus{at, true, new("e")}, NextTry: at,
 		Isolation: "context", Uses: 4, Restarts: 5, Memory: 6, Lease: "l", Holder: "h", By: "uid:70001", User: "u",
-		Endpoint: "http://e", Proxy: &UpstreamStatus{URL: "http://p"}, Login: &StateStatus{Name: "s"},
+		Endpoint: "http://e", Host: "o", Proxy: &UpstreamStatus{URL: "http://p"}, Login: &StateStatus{Name: "s"},
 		HibernateAfter: 6, Hibernation: Hibernation{Hibernated: true, RestoredAt: at}, KeptAt: at, Tabs: new(7)}
 	for _, c := range []struct {
 		value any
@@ -45,7 +45,7 @@ func TestWire(t *testing.T) {
 				`"idle_seconds":1.5,"active_sessions":1,"sessions":[{"name":"n",` + listed +
 				`],"last_exit":"x","last_error":"y","last_check":` + on + `}`},
 		{ProxyStatus{}, `{"state":"","owned":false,"connections":0,"websockets":0,"launches":0,"options":{}}`},
-		{PoolsStatus{[]PoolStatus{{"A", "d", true, 1, 2, 3, 4, 5, "call", 6, 7, 8, []InstanceStatus{i, {}}}},
+		{PoolsStatus{[]PoolStatus{{"A", "d", true, 1, 2, 3, 4, 5, "call", 6, 7, 8, []InstanceStatus{i, {}}, "e"}},
 			PoolsSummary{1, 2, 3, 4, 5, 6, 7}},
 			`{"pools":[{"name":"A","description":"d","is_default":true,"total_instances":1,"healthy_instances":2,` +
 				`"leased_instances":3,"available_instances":4,"waiting":5,"affinity":"call","lease_ttl_ms":6,` +
@@ -55,14 +55,14 @@ func TestWire(t *testing.T) {
 				`"wsl_windows":true,"isolated":true,` +
 				`"timeout_ms":2,"process_id":3,"health_check":{"last_check":` + on + `,"responsive":true,` +
 				`"error":"e"},"next_try_at":` + on + `,"isolation":"context","uses":4,"restarts":5,"memory_bytes":6,` +
-				`"lease":"l","holder":"h","by":"uid:70001","user":"u","http_url":"http://e",` +
+				`"lease":"l","holder":"h","by":"uid:70001","user":"u","http_url":"http://e","host":"o",` +
 				`"proxy":{"url":"http://p"},` +
 				`"login":{"name":"s"},"hibernate_ms":6,"hibernated":true,"restored_at":` + on +
 				`,"kept_at":` + on + `,"tab_count":7},` +
 				`{"id":"","alias":null,"status":"","leased":false,"lease_duration_ms":null,` +
 				`"lease_started_at":null,"lease_expires_at":null,"browser":"","headless":false,"timeout_ms":0,` +
 				`"process_id":null,"health_check":{"last_check":null,"responsive":false,"error":null},` +
-				`"isolation":"","uses":0,"restarts":0}]}],"summary":` +
+				`"isolation":"","uses":0,"restarts":0}],"elsewhere":"e"}],"summary":` +
 				`{"total_pools":1,"total_instances":2,"healthy_instances":3,"failed_instances":4,` +
 				`"leased_instances":5,"available_instances":6,"waiting":7}}`},
 		{Notices{"e", true, []string{"l"}, 1}, `{"ended":"e","yielded":true,"lines":["l"],"last":1}`},

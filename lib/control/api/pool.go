@@ -37,6 +37,7 @@ type PoolStatus struct {
 	Interval    int64            `json:"health_interval_ms"`
 	Timeout     int64            `json:"health_timeout_ms"`
 	Instances   []InstanceStatus `json:"instances"`
+	Elsewhere   string           `json:"elsewhere,omitempty"` // where the oldest request waits on other hosts
 }
 
 // InstanceStatus is the state of an instance.
@@ -96,6 +97,16 @@ type HealthStatus struct {
 func (p *PoolStatus) Find(name string) *InstanceStatus {
 	for i := range p.Instances {
 		if at := &p.Instances[i]; at.ID == name || at.Alias != nil && *at.Alias == name {
+			return at
+		}
+	}
+	return nil
+}
+
+// FindLeased returns the instance of a lease; nil: there is none.
+func (p *PoolStatus) FindLeased(l record.Lease) *InstanceStatus {
+	for i := range p.Instances {
+		if at := &p.Instances[i]; at.ID == l.Instance && at.Host == l.Host && (l.Host == "" || at.Lease == l.ID) {
 			return at
 		}
 	}

@@ -450,7 +450,7 @@ func logWaiting(c *cli.Context, p api.HoldRequest) (answered func()) {
 			return
 		}
 		for _, ps := range st.Pools {
-			if ps.Name != p.Pool && !(p.Pool == "" && ps.IsDefault) {
+			if ps.Name != p.Pool && !(p.Pool == "" && (ps.IsDefault || len(st.Pools) == 1)) {
 				continue
 			}
 			what := "pool " + ps.Name
@@ -459,6 +459,9 @@ func logWaiting(c *cli.Context, p api.HoldRequest) (answered func()) {
 			}
 			if busy := pool.WhyNoLease(&ps, p.Instance, time.Now()); busy != "" {
 				what += ": " + busy
+			}
+			if ps.Elsewhere != "" {
+				what += "; on other hosts: " + ps.Elsewhere
 			}
 			c.Log.Info("waiting for " + what)
 		}

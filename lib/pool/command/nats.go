@@ -206,7 +206,7 @@ func leaseElsewhere(ctx context.Context, c *cli.Context, r gateway.Request) (rec
 		n.Close()
 	}
 	notice := time.AfterFunc(noticeDelay, func() {
-		c.Log.Info("waiting for an instance of pool " + r.Pool + " on another host: " + g.Waiting(r.Pool))
+		c.Log.Info("waiting for an instance of pool " + r.Pool + " on another host: " + g.Waiting()[r.Pool])
 	})
 	rec, err = t.Hold(ctx, ctx, gateway.LoanRequest{Request: r, By: &control.Peer{UID: os.Geteuid(), PID: os.Getpid()}})
 	notice.Stop()

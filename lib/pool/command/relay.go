@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -165,7 +166,13 @@ func (h *handler) here(who *control.Peer, name string) (*api.PoolsStatus, error)
 	if err != nil {
 		st = &api.PoolsStatus{Pools: []api.PoolStatus{}}
 	}
-	if add(st, h.lent.Status(who, name)); len(st.Pools) > 0 {
+	there := h.lent.Status(who, name)
+	for k := range there {
+		p := &there[k]
+		p.Affinity, p.LeaseTTL = h.standard.Affinity, h.standard.LeaseTTL.Milliseconds()
+		p.Interval, p.Timeout = h.standard.HealthInterval.Milliseconds(), h.standard.HealthTimeout.Milliseconds()
+	}
+	if add(st, there); len(st.Pools) > 0 {
 		err = nil
 	}
 	return st, err
@@ -174,7 +181,7 @@ func (h *handler) here(who *control.Peer, name string) (*api.PoolsStatus, error)
 // add adds the leases of other processes, or on other hosts, to a status.
 func add(st *api.PoolsStatus, pools []api.PoolStatus) {
 	for _, p := range pools {
-		if len(p.Instances) == 0 {
+		if len(p.Instances) == 0 && p.Elsewhere == "" {
 			continue
 		}
 		k := slices.IndexFunc(st.Pools, func(q api.PoolStatus) bool { return q.Name == p.Name })
@@ -186,6 +193,7 @@ func add(st *api.PoolsStatus, pools []api.PoolStatus) {
 			q := &st.Pools[k]
 			q.Instances = append(q.Instances, p.Instances...)
 			q.Leased += p.Leased
+			q.Elsewhere = cmp.Or(q.Elsewhere, p.Elsewhere)
 		}
 		st.Summary.Leased += p.Leased
 	}

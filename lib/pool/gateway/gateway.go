@@ -469,21 +469,35 @@ func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 	return control.Errorf(control.LeaseTimeout, "%s", text)
 }
 
-// Waiting describes what a request waits for: the hosts in whose queues it stands, and the least number before it.
-func (g *Gateway) Waiting(pool string) string {
+// Waiting describes what the requests for each pool wait for, by its name: the hosts in whose queues the oldest one
+// stands, and the least number before it.
+func (g *Gateway) Waiting() map[string]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	oldest := map[string]*remote.Request{}
 	for r := range g.waits {
-		if r.Pool == pool {
-			queues, before := g.table.Before(r)
-			if queues == 0 {
-				return "no host has answered that it has the pool"
-			}
-			return fmt.Sprintf("it stands in the queues of %s, with %d or more before it", spell.Count(queues, "host"),
-				before)
+		if o := oldest[r.Pool]; o == nil || r.Began.Before(o.Began) {
+			oldest[r.Pool] = r
 		}
 	}
-	return ""
+	texts := map[string]string{}
+	for name, r := range oldest {
+		hosts, before := g.table.Before(r)
+		texts[name] = fmt.Sprintf("in the queues of %s, with %d or more before it", list(hosts), before)
+		if len(hosts) == 0 {
+			texts[name] = "no host has answered that it has the pool"
+		}
+	}
+	return texts
+}
+
+// list lists the first of some hosts.
+func list(hosts []string) string {
+	const most = 3
+	if more := len(hosts) - most; more > 0 {
+		hosts = append(slices.Clone(hosts[:most]), spell.Count(more, "other host"))
+	}
+	return strings.Join(hosts, ", ")
 }
 
 func trim(address string) string { return strings.TrimSuffix(address, "/") }

@@ -291,7 +291,7 @@ func (t *Lent) find(id string) *loan {
 	return t.leases[id]
 }
 
-// all returns the leases that somebody may end, the oldest first.
+// all returns the leases that somebody may end, or with nil all leases, the oldest first.
 func (t *Lent) all(who *control.Peer) (found []*loan) {
 	if t == nil {
 		return nil
@@ -299,7 +299,7 @@ func (t *Lent) all(who *control.Peer) (found []*loan) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.leases {
-		if l.mayEnd(who) {
+		if who == nil || l.mayEnd(who) {
 			found = append(found, l)
 		}
 	}
@@ -411,32 +411,33 @@ func (t *Lent) Notices(ctx context.Context, id string, after int) (n api.Notices
 	return n, true, nil
 }
 
-// Status returns the pools of the leases, or the one with a name, with a row for each lease, as somebody may see them.
-func (t *Lent) Status(who *control.Peer, name string) []api.PoolStatus {
-	pools := map[string]*api.PoolStatus{}
+// Status returns the pools of the leases and of the requests that wait, or the one with a name, with a row for each
+// lease, as somebody may see them.
+func (t *Lent) Status(who *control.Peer, name string) (all []api.PoolStatus) {
 	if t == nil {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.leases {
-		if name != "" && name != l.of.Pool {
-			continue
+	of := func(name string) *api.PoolStatus {
+		k := slices.IndexFunc(all, func(p api.PoolStatus) bool { return p.Name == name })
+		if k < 0 {
+			k = len(all)
+			all = append(all, api.PoolStatus{Name: name, Instances: []api.InstanceStatus{}})
 		}
-		p := pools[l.of.Pool]
-		if p == nil {
-			p = &api.PoolStatus{Name: l.of.Pool}
-			pools[p.Name] = p
-		}
-		p.Leased++
-		p.Instances = append(p.Instances, l.row(who))
+		return &all[k]
 	}
-	var all []api.PoolStatus
-	for _, p := range pools {
-		slices.SortFunc(p.Instances, func(a, b api.InstanceStatus) int {
-			return a.LeaseStarted.Compare(b.LeaseStarted.Time)
-		})
-		all = append(all, *p)
+	for pool, text := range t.gateway.Waiting() {
+		if name == "" || name == pool {
+			of(pool).Elsewhere = text
+		}
+	}
+	for _, l := range t.all(nil) {
+		if name == "" || name == l.of.Pool {
+			p := of(l.of.Pool)
+			p.Leased++
+			t.mu.Lock()
+			p.Instances = append(p.Instances, l.row(who))
+			t.mu.Unlock()
+		}
 	}
 	return all
 }
@@ -464,13 +465,7 @@ func (l *loan) row(who *control.Peer) api.InstanceStatus {
 
 // Close ends all leases and waits until nothing is left of them, and of the gateway, whose context has ended.
 func (t *Lent) Close() {
-	t.mu.Lock()
-	var all []*loan
-	for _, l := range t.leases {
-		all = append(all, l)
-	}
-	t.mu.Unlock()
-	t.endAll(all, "the service has ended")
+	t.endAll(t.all(nil), "the service has ended")
 	t.stop()
 	t.gateway.Wait()
 }

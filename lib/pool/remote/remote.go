@@ -615,18 +615,20 @@ func (t *Table) eachPlace(do func(*place)) {
 	}
 }
 
-// Before returns in how many queues a request stands, and the smallest number of requests before it in one.
-func (t *Table) Before(r *Request) (queues, before int) {
+// Before returns the hosts in whose queues a request stands, and the smallest number of requests before it in one.
+func (t *Table) Before(r *Request) (hosts []string, before int) {
 	for _, in := range r.reaches {
 		for _, p := range in.places {
 			if p.host != "" {
-				if queues++; queues == 1 || p.before < before {
+				if len(hosts) == 0 || p.before < before {
 					before = p.before
 				}
+				hosts = append(hosts, p.host)
 			}
 		}
 	}
-	return queues, before
+	slices.Sort(hosts)
+	return hosts, before
 }
 
 // Due returns the messages that are to be sent now, and when it must be called again; the zero time: after the next
