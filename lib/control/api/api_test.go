@@ -46,7 +46,7 @@ func TestWire(t *testing.T) {
 				`],"last_exit":"x","last_error":"y","last_check":` + on + `}`},
 		{ProxyStatus{}, `{"state":"","owned":false,"connections":0,"websockets":0,"launches":0,"options":{}}`},
 		{PoolsStatus{[]PoolStatus{{"A", "d", true, 1, 2, 3, 4, 5, "call", 6, 7, 8, []InstanceStatus{i, {}}, "e"}},
-			PoolsSummary{1, 2, 3, 4, 5, 6, 7}},
+			PoolsSummary{1, 2, 3, 4, 5, 6, 7}, []HostStatus{{"h", "u", 1, true}}},
 			`{"pools":[{"name":"A","description":"d","is_default":true,"total_instances":1,"healthy_instances":2,` +
 				`"leased_instances":3,"available_instances":4,"waiting":5,"affinity":"call","lease_ttl_ms":6,` +
 				`"health_interval_ms":7,"health_timeout_ms":8,"instances":[{"id":"0","alias":"a","status":"healthy",` +
@@ -64,7 +64,8 @@ func TestWire(t *testing.T) {
 				`"process_id":null,"health_check":{"last_check":null,"responsive":false,"error":null},` +
 				`"isolation":"","uses":0,"restarts":0}],"elsewhere":"e"}],"summary":` +
 				`{"total_pools":1,"total_instances":2,"healthy_instances":3,"failed_instances":4,` +
-				`"leased_instances":5,"available_instances":6,"waiting":7}}`},
+				`"leased_instances":5,"available_instances":6,"waiting":7},` +
+				`"hosts":[{"name":"h","http_url":"u","leases":1,"suspect":true}]}`},
 		{Notices{"e", true, []string{"l"}, 1}, `{"ended":"e","yielded":true,"lines":["l"],"last":1}`},
 		{Notices{}, `{"last":0}`},
 		{EventList[int]{}, `{"events":null}`},

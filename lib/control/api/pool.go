@@ -9,6 +9,16 @@ import (
 type PoolsStatus struct {
 	Pools   []PoolStatus `json:"pools"`
 	Summary PoolsSummary `json:"summary"`
+	// Hosts are other hosts, as a service knows them that leases from these.
+	Hosts []HostStatus `json:"hosts,omitempty"`
+}
+
+// HostStatus is what a service knows of a host of which it has leases, or which it does not ask now.
+type HostStatus struct {
+	Name    string `json:"name"`
+	URL     string `json:"http_url,omitempty"`
+	Leases  int    `json:"leases"`
+	Suspect bool   `json:"suspect,omitempty"` // it has not answered
 }
 
 // PoolsSummary adds up the pools that are shown.

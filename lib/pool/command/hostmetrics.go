@@ -88,10 +88,11 @@ func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
 		m.offers.Collect(ch)
 	}
 	if m.lent != nil {
-		leases, waiting := m.lent.Now()
-		number(remoteWaitsDesc, prometheus.GaugeValue, waiting)
-		for host, n := range leases {
-			number(remoteLeasesDesc, prometheus.GaugeValue, n, host)
+		number(remoteWaitsDesc, prometheus.GaugeValue, m.lent.Wanted())
+		for _, h := range m.lent.Hosts() {
+			if h.Leases > 0 {
+				number(remoteLeasesDesc, prometheus.GaugeValue, h.Leases, h.Name)
+			}
 		}
 		for _, c := range m.events {
 			c.Collect(ch)

@@ -156,7 +156,7 @@ func (h *handler) leaseFirst(ctx context.Context, r pool.Request, there gateway.
 			return nil, context.Cause(ctx)
 		}
 		e := *control.ErrorOf(failed)
-		if none != nil {
+		if none != nil && len(h.service.Names()) > 0 { // else nobody expects an instance here
 			e = *control.ErrorOf(none)
 			e.Message += "; on other hosts: " + failed.Error()
 		}

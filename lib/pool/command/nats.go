@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -355,7 +356,7 @@ type hostRow struct {
 	Region  string         `json:"region"`
 	Address string         `json:"address"`
 	Version string         `json:"version"`
-	State   string         `json:"state"` // up or draining
+	State   string         `json:"state"` // up, draining, suspect, no NATS
 	Total   int            `json:"total"`
 	Free    int            `json:"free"`
 	Waiting int            `json:"waiting"`
@@ -405,19 +406,37 @@ func Hosts(c *cli.Context) error {
 		return err
 	}
 	defer n.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	here, _ := api.Pools.Ask(ctx, running(c), api.Of{}) // none may run
+	var rows []hostRow
 	for _, l := range all {
 		row := hostRow{Name: l.Host, Region: l.Region, Address: l.URL, Version: l.Version, State: "up", Pools: l.Pools}
-		if l.Draining {
+		is := func(h api.HostStatus) bool { return h.Name == l.Host }
+		switch suspect := func(h api.HostStatus) bool { return is(h) && h.Suspect }; {
+		case l.Draining:
 			row.State = "draining"
+		case slices.ContainsFunc(here.Hosts, suspect):
+			row.State = "suspect"
 		}
+		here.Hosts = slices.DeleteFunc(here.Hosts, is)
 		for _, p := range l.Pools {
 			row.Total, row.Free, row.Waiting = row.Total+p.Total, row.Free+p.Free, row.Waiting+p.Waiting
 		}
+		rows = append(rows, row)
+	}
+	for _, h := range here.Hosts { // of a retired process as well
+		is := func(r hostRow) bool { return r.Name == h.Name }
+		if h.Leases > 0 && !slices.ContainsFunc(rows, is) {
+			rows = append(rows, hostRow{Name: h.Name, Address: h.URL, State: "no NATS", Pools: []bus.PoolLoad{}})
+		}
+	}
+	for _, row := range rows {
 		if err := c.Out.Write(record.Of("host", row)); err != nil {
 			return err
 		}
 	}
-	if len(all) == 0 {
+	if len(rows) == 0 {
 		c.Log.Info("no host answers")
 	}
 	return c.Out.Close()

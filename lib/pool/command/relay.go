@@ -151,6 +151,7 @@ func (h *handler) status(ctx context.Context, name string) (*api.PoolsStatus, er
 	for _, p := range former {
 		if there, err := askOther(ctx, p.Control, api.Pools, of); err == nil { // else it has ended, or no such pool
 			add(st, there.Pools)
+			st.Hosts = append(st.Hosts, there.Hosts...)
 		}
 	}
 	if len(st.Pools) == 0 {
@@ -166,6 +167,7 @@ func (h *handler) here(who *control.Peer, name string) (*api.PoolsStatus, error)
 	if err != nil {
 		st = &api.PoolsStatus{Pools: []api.PoolStatus{}}
 	}
+	st.Hosts = h.lent.Hosts()
 	there := h.lent.Status(who, name)
 	for k := range there {
 		p := &there[k]

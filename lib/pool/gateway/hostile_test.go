@@ -108,7 +108,7 @@ func TestGarbageForGateways(t *testing.T) {
 			})
 		}
 		time.Sleep(2 * time.Second) // one waits
-		twice := 0 // it is taken again if the request pauses for less than 4 ms of 200
+		twice := 0                  // it is taken again if the request pauses for less than 4 ms of 200
 		for range 3 {
 			garbage()
 			first, second := forgotten(), forgotten()

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -321,16 +323,31 @@ func (t *Lent) Len() int {
 	return len(t.leases)
 }
 
-// Now returns the number of leases on each host that has one, and of requests that wait for one.
-func (t *Lent) Now() (leases map[string]int, waiting int) {
-	t.gateway.mu.Lock()
-	waiting = len(t.gateway.waits)
-	t.gateway.mu.Unlock()
-	leases = map[string]int{}
-	for _, l := range t.all(&control.Peer{UID: os.Geteuid()}) {
-		leases[l.Host]++
+// Hosts returns the hosts of leases, and those that are not asked now because they have not answered.
+func (t *Lent) Hosts() []api.HostStatus {
+	if t == nil {
+		return nil
 	}
-	return leases, waiting
+	all := map[string]api.HostStatus{}
+	for _, l := range t.all(&control.Peer{UID: os.Geteuid()}) {
+		all[l.Host] = api.HostStatus{Name: l.Host, URL: l.host.url, Leases: all[l.Host].Leases + 1}
+	}
+	t.gateway.mu.Lock()
+	suspects := t.gateway.table.Avoided(time.Now(), &remote.Request{})
+	t.gateway.mu.Unlock()
+	for _, name := range suspects {
+		h := all[name]
+		h.Name, h.Suspect = name, true
+		all[name] = h
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b api.HostStatus) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Wanted returns the number of requests that wait for another host.
+func (t *Lent) Wanted() int {
+	t.gateway.mu.Lock()
+	defer t.gateway.mu.Unlock()
+	return len(t.gateway.waits)
 }
 
 // Has reports whether there is a lease.
