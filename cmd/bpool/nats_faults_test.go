@@ -3,15 +3,283 @@
 package main_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"btools/lib/cmdtest"
+	"btools/lib/pool/bus"
 )
+
+// link is how connections reach a server. It can be cut: bytes wait then until it is whole again.
+type link struct {
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	heal  *sync.Cond
+	to    string
+	cut   [2]bool // to the server, and from it
+	conns map[net.Conn]bool
+	over  bool
+	seen  func([]byte) // what goes to the server; nil: nobody looks
+}
+
+// newLink opens a link, which ends with the test.
+func newLink(t *testing.T, to string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{listener: listener, to: to, conns: map[net.Conn]bool{}}
+	l.heal = sync.NewCond(&l.mu)
+	l.running.Go(l.accept)
+	t.Cleanup(func() {
+		listener.Close()
+		l.mu.Lock()
+		l.over = true
+		for c := range l.conns {
+			c.Close()
+		}
+		l.heal.Broadcast()
+		l.mu.Unlock()
+		l.running.Wait()
+	})
+	return l
+}
+
+func (l *link) url(scheme string) string { return scheme + "://" + l.listener.Addr().String() }
+
+// lead has further connections reach another server.
+func (l *link) lead(to string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.to = to
+}
+
+// set cuts the directions to the server and from it, or heals them.
+func (l *link) set(there, back bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = [2]bool{there, back}
+	l.heal.Broadcast()
+}
+
+func (l *link) accept() {
+	for {
+		c, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		l.running.Go(func() {
+			defer c.Close()
+			l.pass(0) // the first packet of a connection is one, too
+			l.mu.Lock()
+			to := l.to
+			l.mu.Unlock()
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				return
+			}
+			defer server.Close()
+			l.mu.Lock()
+			over := l.over
+			l.conns[c], l.conns[server] = true, true
+			l.mu.Unlock()
+			if over {
+				return
+			}
+			var both sync.WaitGroup
+			both.Go(func() { l.copy(server, c, 0) })
+			l.copy(c, server, 1)
+			both.Wait()
+			l.mu.Lock()
+			delete(l.conns, c)
+			delete(l.conns, server)
+			l.mu.Unlock()
+		})
+	}
+}
+
+// pass waits while a direction is cut.
+func (l *link) pass(way int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.cut[way] && !l.over {
+		l.heal.Wait()
+	}
+}
+
+func (l *link) copy(to, from net.Conn, way int) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		l.mu.Lock()
+		seen := l.seen
+		l.mu.Unlock()
+		if way == 0 && seen != nil {
+			seen(b[:n])
+		}
+		l.pass(way)
+		if n > 0 {
+			if _, err := to.Write(b[:n]); err != nil {
+				from.Close()
+				return
+			}
+		}
+		if err != nil {
+			to.Close()
+			return
+		}
+	}
+}
+
+// farHost is a host that is reached by links.
+type farHost struct {
+	*cmdtest.Pool
+	w         *cmdtest.World
+	name      string
+	args      []string
+	vars      []string
+	web, nats *link
+}
+
+// newFarHost starts a host that is reached by links.
+func newFarHost(w *cmdtest.World, s *natsServer, name string, vars ...string) *farHost {
+	w.T.Helper()
+	h := &farHost{w: w.With("BTOOLS_STATE=" + w.Dir + "/" + name + ".json"), name: name, web: newLink(w.T, ""),
+		nats: newLink(w.T, s.addr), vars: append([]string{"NATS_NAME=" + name}, vars...)}
+	cmdtest.WriteFile(w.T, w.Dir+"/tokens", "ci "+ciToken+" trust\n")
+	h.args = []string{"--token-file", w.Dir + "/tokens", "--nats", h.nats.url("nats"), "--socket",
+		w.Dir + "/" + name + ".sock", "--public-url", h.web.url("http")}
+	h.start()
+	return h
+}
+
+func (h *farHost) start() {
+	h.w.T.Helper()
+	h.Pool = h.w.WebPool(h.args, h.vars...)
+	h.web.lead(strings.TrimPrefix(h.HTTP, "http://"))
+}
+
+// A host that NATS reaches and HTTPS does not costs a request a second: it goes on without that host. After three
+// offers that two gateways could not use the host offers nothing.
+func TestBlackHole(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	s := startNATS(t)
+	client, _ := hosts(w, s, 1, "LAUNCH=false")
+	held := hold(client)
+	hole := newFarHost(w, s, "hole", "LAUNCH=false", "_DEFAULT_INSTANCES=4")
+	hole.web.set(true, false)
+	to := newLink(t, s.addr)
+	asked := regexp.MustCompile(`PUB btools\.v1\.local\.free\.DEFAULT\.any\.\S+\.(\w+) .*\r\n(\{.*\})\r\n`)
+	var mu sync.Mutex
+	first, without := map[string]time.Time{}, map[string]time.Duration{}
+	see := func(b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, m := range asked.FindAllSubmatch(b, -1) {
+			of := string(m[1])
+			if first[of].IsZero() {
+				first[of] = time.Now()
+			}
+			if without[of] == 0 && strings.Contains(string(m[2]), `"not":["hole"]`) {
+				without[of] = time.Since(first[of])
+			}
+		}
+	}
+	to.mu.Lock()
+	to.seen = see
+	to.mu.Unlock()
+	far := client.With("BTOOLS_POOL_NATS=" + to.url("nats"))
+	var all []*command
+	for range 3 {
+		all = append(all, begin(far, "lease", "--", "echo", "leased"))
+	}
+	admin := connect(t, s)
+	cmdtest.Until(t, "the host offers nothing", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := admin.Request(ctx, bus.FreeSubject("local", "DEFAULT", bus.Any, "test", "test"),
+			bus.Ask{Pool: "DEFAULT", Not: []string{"hole"}}, &bus.Offer{})
+		return errors.Is(err, bus.ErrNobody)
+	})
+	held.cmd.Process.Signal(syscall.SIGTERM)
+	for _, c := range all {
+		c.ends(0, "leased")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	t.Log("commands ask without the host after", slices.Collect(maps.Values(without)))
+	for of := range first {
+		if d := without[of]; d < time.Second || d > 5*time.Second { // on a busy machine
+			t.Errorf("a command asks without the host after %v", d)
+		}
+	}
+}
+
+// connect connects to a server.
+func connect(t *testing.T, s *natsServer) *bus.NATS {
+	t.Helper()
+	n, err := bus.Connect(bus.Keys{Servers: []string{s.url()}, Name: "test"}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return n
+}
+
+// Beside a host that cannot be reached commands get nine of ten leases that they get without it.
+func TestRateBesideABlackHole(t *testing.T) {
+	if os.Getenv("LONG") == "" {
+		t.Skip("LONG=1 runs it")
+	}
+	rate := func(hole bool) float64 {
+		w := cmdtest.New(t)
+		s := startNATS(t)
+		client, _ := hosts(w, s, 3, "LAUNCH=false", "_DEFAULT_INSTANCES=4")
+		if hole {
+			newFarHost(w, s, "hole", "LAUNCH=false", "_DEFAULT_INSTANCES=4").web.set(true, false)
+		}
+		cmdtest.Until(t, "the hosts are found", func() bool { return free(client) >= 12 })
+		var clients sync.WaitGroup
+		var mu sync.Mutex
+		n := 0
+		began := time.Now()
+		for range 20 {
+			clients.Go(func() {
+				for time.Since(began) < time.Minute {
+					if r := client.Run("bpool", "lease", "--", "sleep", "1"); r.Code == 0 {
+						mu.Lock()
+						n++
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		clients.Wait()
+		return float64(n) / time.Since(began).Seconds()
+	}
+	without, with := rate(false), rate(true)
+	t.Logf("%.2f leases/s, beside a black hole %.2f", without, with)
+	if with < 0.9*without {
+		t.Error("too few")
+	}
+}
 
 // Two hosts of one name that meet later, as no server has answered when they started, say so both.
 func TestHostsOfOneName(t *testing.T) {
