@@ -112,3 +112,24 @@ func TestStatesOfHosts(t *testing.T) {
 	state("deaf", "draining")
 	g.W.Run("bpool", "release", l.Lease.ID).Exits(t, 0, "")
 }
+
+// A reload says that the keys of NATS have changed, which an upgrade applies.
+func TestReloadOfNATS(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	s := startNATS(t)
+	config, pools := w.Dir+"/pool.toml", "[pool.A]\ninstances = 1\nlaunch = false\n"
+	cmdtest.WriteFile(t, config, pools)
+	cmdtest.WriteFile(t, w.Dir+"/tokens", "ci "+ciToken+"\n")
+	on := w.With("BTOOLS_STATE=" + w.Dir + "/host.json")
+	on.WebPool([]string{"--config", config, "--token-file", w.Dir + "/tokens"})
+	t.Cleanup(func() { stopService(t, w.Dir+"/host.json") })
+	if strings.Contains(on.Run("bpool", "reload").Err, "have changed") {
+		t.Error("no key has changed")
+	}
+	cmdtest.WriteFile(t, config, "nats = \""+s.url()+"\"\n"+pools)
+	on.Run("bpool", "reload").Exits(t, 0, "keys of NATS or of hosts have changed, which bpool upgrade applies")
+	on.Run("bpool", "upgrade").Exits(t, 0, "")
+	client := w.With("BTOOLS_POOL_NATS=" + s.url())
+	cmdtest.Until(t, "the host is found", func() bool { return len(listHosts(client)) == 1 })
+}

@@ -286,6 +286,8 @@ func (v *Service) Scale(name string, n int) error {
 type Changes struct {
 	// Unscaled are the pools whose size Scale had changed.
 	Unscaled []Resized `json:"unscaled"`
+	// Hosts means that other keys of NATS or of hosts are set, which are read at a start.
+	Hosts bool `json:"hosts,omitempty"`
 }
 
 // Resized is a pool whose number of instances has changed.
@@ -300,6 +302,9 @@ func (c Changes) String() string {
 	for _, r := range c.Unscaled {
 		s += fmt.Sprintf("; pool %s has %s again (bpool scale had set %d)", r.Pool, spell.Count(r.Now, "instance"),
 			r.Before)
+	}
+	if c.Hosts {
+		s += "; keys of NATS or of hosts have changed, which bpool upgrade applies"
 	}
 	return s
 }

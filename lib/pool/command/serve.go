@@ -176,7 +176,7 @@ func Serve(c *cli.Context) (err error) {
 	}
 	notify := systemd.NewNotifier()
 	u := &upgrade{c: c, ctx: ctx, handler: h, reg: reg, notify: notify, env: env, file: file, http: httpListener,
-		private: owner.FD != nil, left: make(chan struct{})}
+		private: owner.FD != nil, left: make(chan struct{}), hosts: cfg.Global.Hosts}
 	h.upgrade, h.reload, web.Left = u.start, u.reload, u.left
 	h.left = u.left
 	web.Successor = front.Relay(u.successor, c.Log)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -48,6 +49,7 @@ type upgrade struct {
 	file    os.FileInfo  // the program that runs; nil: it is not known
 	http    net.Listener // nil: there is none
 	private bool
+	hosts   settings.Hosts // as this process was started
 
 	mu   sync.Mutex
 	left chan struct{} // closed when the sockets are the successor's
@@ -100,6 +102,7 @@ func (u *upgrade) reload() (reloaded, error) {
 		return reloaded{}, err
 	}
 	changes, err := u.handler.service.Reload(cfg)
+	changes.Hosts = !reflect.DeepEqual(cfg.Global.Hosts, u.hosts)
 	if err == nil {
 		u.reg.Restore() // the entry lists the pools
 		u.c.Log.Info(changes.String())
