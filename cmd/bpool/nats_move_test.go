@@ -3,10 +3,17 @@
 package main_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"btools/lib/cmdtest"
 	"btools/lib/websocket"
@@ -48,15 +55,7 @@ func TestFreeze(t *testing.T) {
 	w.Run("bpool", "drain", "--move", "--timeout", "1ms").Exits(t, 0, "")
 	asserts("late", ci, "/hold", hold, 200, `"move":["`+a.Lease.ID)
 	asserts("late", ci, "/freeze", id+"}", 200, `"frozen":true`)
-	var closed *websocket.CloseError
-	for err := error(nil); !errors.As(err, &closed); {
-		if _, err = c.Conn.Next(); err != nil && !errors.As(err, &closed) {
-			t.Fatal(err)
-		}
-	}
-	if closed.Code != websocket.ServiceRestart {
-		t.Errorf("its client is disconnected with %d", closed.Code)
-	}
+	awaitRestart(t, c)
 	asserts("frozen", ci, at+"/json/list", "", 503, "moved to another host")
 	asserts("frozen", ci, at+"/session", "", 200, "s3cret-cookie")
 	asserts("moving", ci, "/hold", hold, 200, `"gone":[]}`)
@@ -74,6 +73,20 @@ func TestFreeze(t *testing.T) {
 	}
 	w.Run("bpool", "drain", "--timeout", "1s").Exits(t, 64, "--wait and --move")
 	w.Run("bpool", "drain", "--move", "--off").Exits(t, 64, "exclude")
+}
+
+// awaitRestart waits until a client is disconnected so that it connects again.
+func awaitRestart(t *testing.T, c *cmdtest.Wire) {
+	t.Helper()
+	var closed *websocket.CloseError
+	for err := error(nil); !errors.As(err, &closed); {
+		if _, err = c.Conn.Next(); err != nil && !errors.As(err, &closed) {
+			t.Fatal(err)
+		}
+	}
+	if closed.Code != websocket.ServiceRestart {
+		t.Errorf("a client is disconnected with %d", closed.Code)
+	}
 }
 
 // A host is drained by NATS. Errors say what there is in its place, and which right is missing.
@@ -114,4 +127,161 @@ func TestDrainHost(t *testing.T) {
 	drain(ops, 0, "", "local/vm1", "--wait")
 	drain(ops, 0, "leases are granted again", "vm1", "--off")
 	cmdtest.Until(t, "it is up again", func() bool { return free(ci) == 1 })
+}
+
+// moved is a session that moves, with two tabs.
+type moved struct {
+	*command
+	site string
+	n    int
+}
+
+// movingSite serves long pages.
+func movingSite(t *testing.T) string {
+	return cmdtest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("content-type", "text/html")
+		io.WriteString(w, `<div style="height:9000px">`)
+	})
+}
+
+// begin gives the session a login, tabs, storage and scroll positions, and returns a connection to a tab.
+func (s *moved) begin(pad int) *cmdtest.Wire {
+	t := s.t
+	t.Helper()
+	cmdtest.Get(t, "PUT", s.at()+"/json/new?"+url.QueryEscape(s.site+"/second"))
+	first := cmdtest.FirstPage(t, s.at())
+	for _, p := range s.pages() {
+		c := cmdtest.Dial(t, p.WS)
+		if p.URL == "about:blank" {
+			c.Conn.Close(1000, "")
+			c = first
+			c.Open(s.site + "/first")
+		}
+		cmdtest.Until(t, "the page is there", func() bool {
+			return strings.Contains(c.Ask("Runtime.evaluate",
+				`{"expression":"document.scrollingElement?.scrollHeight > 5000"}`), "true")
+		})
+		c.Ask("Runtime.evaluate", fmt.Sprintf(`{"expression":"document.cookie = 'sid=%d; Max-Age=3600';`+
+			`localStorage.n = %d; localStorage.pad = 'x'.repeat(%d); sessionStorage.s = location.pathname + %d;`+
+			`scrollTo({ top: 1234, behavior: 'instant' })"}`, s.n, s.n, pad, s.n))
+		if c != first {
+			c.Conn.Close(1000, "")
+		}
+	}
+	return first
+}
+
+type movedPage struct {
+	URL string
+	WS  string `json:"webSocketDebuggerUrl"`
+}
+
+// pages returns the tabs, for which the session wakes.
+func (s *moved) pages() (all []movedPage) {
+	s.t.Helper()
+	defer cmdtest.Dial(s.t, s.lease().Instance.WSURL).Conn.Close(1000, "")
+	_, list := cmdtest.Get(s.t, "GET", s.at()+"/json/list")
+	if err := json.Unmarshal([]byte(list), &all); err != nil {
+		s.t.Fatalf("%s: %v", list, err)
+	}
+	return all
+}
+
+// check asserts that the session is as it was.
+func (s *moved) check(pad int) {
+	t := s.t
+	t.Helper()
+	var paths []string
+	for _, p := range s.pages() {
+		c := cmdtest.Dial(t, p.WS)
+		got := c.Ask("Runtime.evaluate", `{"expression":"[location.pathname, document.cookie, localStorage.n, `+
+			`localStorage.pad.length, sessionStorage.s, scrollY].join()"}`)
+		path := strings.TrimPrefix(p.URL, s.site)
+		paths = append(paths, path)
+		if want := fmt.Sprintf("%s,sid=%d,%d,%d,%s%d,1234", path, s.n, s.n, pad, path, s.n); !strings.Contains(got, want) {
+			t.Errorf("session %d has %s, want %s", s.n, got, want)
+		}
+		c.Conn.Close(1000, "")
+	}
+	if slices.Sort(paths); !slices.Equal(paths, []string{"/first", "/second"}) {
+		t.Errorf("session %d has the tabs %v", s.n, paths)
+	}
+}
+
+// moveHosts starts three hosts with sessions, and leases that sleep at the first one.
+func moveHosts(t *testing.T, w *cmdtest.World, s *natsServer, leases, pad int) (client *cmdtest.World,
+	all []*cmdtest.Pool, sessions []*moved) {
+	t.Helper()
+	client, all = hosts(w, s, 3, "BROWSER=chrome-headless-shell", "_A_IS_DEFAULT=1", "_A_ISOLATION=context",
+		fmt.Sprintf("_A_INSTANCES=%d", leases), "_A_HIBERNATE=200ms")
+	cmdtest.Until(t, "three hosts are found", func() bool { return free(client) == 3*leases })
+	site := movingSite(t)
+	for _, host := range []string{"host1", "host2"} {
+		client.Run("bpool", "drain", "--host", host).Exits(t, 0, "")
+	}
+	for n := range leases {
+		c := &moved{command: hold(client, "A"), site: site, n: n}
+		c.begin(pad).Conn.Close(1000, "")
+		sessions = append(sessions, c)
+	}
+	for _, host := range []string{"host1", "host2"} {
+		client.Run("bpool", "drain", "--off", "--host", host).Exits(t, 0, "")
+	}
+	cmdtest.Until(t, "all sessions sleep", func() bool {
+		return strings.Count(statusOf(all[0]), `"hibernated":true`) == leases
+	})
+	return client, all, sessions
+}
+
+// statusOf returns the status of a host.
+func statusOf(p *cmdtest.Pool) string { return p.W.Run("bpool", "status", "--socket", p.Socket).Out }
+
+// leasesOf returns the number of leases of hosts.
+func leasesOf(all []*cmdtest.Pool) (n int) {
+	for _, p := range all {
+		n += strings.Count(statusOf(p), `"lease":"`)
+	}
+	return n
+}
+
+// A host that is drained loses no session: those that sleep move at once, one that is in use after --timeout. Their
+// clients have them at the same address, with logins, tabs, storage and scroll positions. With LONG=1, 50 sleeping
+// sessions of 160 KB move.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	leases, pad := 3, 1000
+	if cmdtest.IsLong {
+		leases, pad = 51, 160_000
+	}
+	w := cmdtest.New(t)
+	client, all, sessions := moveHosts(t, w, startNATS(t), leases, pad)
+	used := cmdtest.FirstPage(t, sessions[0].at())
+	used.Ask("Runtime.evaluate", `{"expression":"scrollTo({ top: 1234, behavior: 'instant' })"}`)
+	began := time.Now()
+	client.Run("bpool", "drain", "--host", "host0", "--move").Exits(t, 0, "leases move")
+	cmdtest.Until(t, "those that sleep have moved", func() bool { return leasesOf(all[:1]) == 1 })
+	t.Logf("%d sessions have moved after %v", leases-1, time.Since(began))
+	if took := time.Since(began); cmdtest.IsLong && took > 5*time.Second {
+		t.Errorf("%d sessions moved in %v", leases-1, took)
+	}
+	if n := leasesOf(all); n != leases {
+		t.Errorf("there are %d leases of %d sessions", n, leases)
+	}
+	if got := statusOf(all[0]); !strings.Contains(got, `"stays":"it is in use"`) {
+		t.Errorf("one is in use: %s", got)
+	}
+	client.Run("bpool", "drain", "--host", "host0", "--move", "--wait", "--timeout", "100ms").Exits(t, 0, "")
+	awaitRestart(t, used)
+	began = time.Now()
+	for _, s := range sessions {
+		s.check(pad)
+	}
+	t.Logf("they have been asked within %v", time.Since(began))
+	for _, s := range sessions {
+		s.cmd.Process.Signal(syscall.SIGTERM)
+		s.ends(0, "")
+	}
+	if n := leasesOf(all); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
 }

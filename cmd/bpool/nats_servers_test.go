@@ -170,7 +170,7 @@ func TestRegionsOfServers(t *testing.T) {
 					}
 					t.Cleanup(func() { l.Release(context.Background()) })
 					mu.Lock()
-					hosts[l.Host]++
+					hosts[l.Host()]++
 					longest = max(longest, time.Since(began))
 					mu.Unlock()
 				}

@@ -35,6 +35,8 @@ func newHostMetrics() *hostMetrics {
 				gateway.Results[gateway.AskAnswered]),
 			gateway.LeaseLost: counter("lease_lost_total", "Leases on other hosts that were lost, by the reason.",
 				"reason", gateway.Results[gateway.LeaseLost]),
+			gateway.LeaseMoved: counter("moves_total", "Moves of leases away from hosts that are emptied.", "result",
+				gateway.Results[gateway.LeaseMoved]),
 		}}
 }
 

@@ -220,7 +220,7 @@ func (c *cluster) killGateway(k int) {
 	c.dead[m.name] = true
 	c.gateways = append(c.gateways[:k], c.gateways[k+1:]...)
 	for id, l := range c.leases {
-		if l.host.gateway == m.Gateway {
+		if l.gateway == m.Gateway {
 			delete(c.leases, id)
 		}
 	}

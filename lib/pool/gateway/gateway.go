@@ -67,12 +67,14 @@ type Event string
 const (
 	AskAnswered Event = "ask"
 	LeaseLost   Event = "lost"
+	LeaseMoved  Event = "moved"
 )
 
 // Results are the results of each event.
 var Results = map[Event][]string{
 	AskAnswered: {"offer", "none", "full", "late", "refused"},
 	LeaseLost:   {"no_answer", "ended"},
+	LeaseMoved:  {"moved", "stayed"},
 }
 
 // Request is a request for a lease.
@@ -83,6 +85,8 @@ type Request struct {
 	State   json.RawMessage // the name of one on the host, or a state; nil: none
 	Keep    string          // the next lease of this gateway that says the same gets what this one leaves; "": none
 	Timeout time.Duration
+	Not     []string        // hosts that must not serve it
+	Session json.RawMessage // that another host has saved, with which the lease begins; nil: none
 }
 
 // waiting is a request that waits.
@@ -418,7 +422,7 @@ func (g *Gateway) Lease(ctx context.Context, r Request) (*Lease, error) {
 	}
 	r.Timeout = max(r.Timeout, remote.AnswerTime) // one ask at least
 	w := &waiting{request: r, result: make(chan result, 1)}
-	wanted := &remote.Request{ID: rand.Text(), Pool: r.Pool, Region: r.Region, Began: time.Now()}
+	wanted := &remote.Request{ID: rand.Text(), Pool: r.Pool, Region: r.Region, Began: time.Now(), Not: r.Not}
 	g.mu.Lock()
 	g.waits[wanted] = w
 	g.pinLocked(r.Region, 1)

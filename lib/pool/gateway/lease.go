@@ -19,6 +19,7 @@ import (
 	"btools/lib/pool"
 	"btools/lib/pool/remote"
 	"btools/lib/record"
+	"btools/lib/wait"
 )
 
 // Times of requests to hosts.
@@ -27,19 +28,27 @@ const (
 	grantTime = 5 * time.Second // until the answer to a grant is lost
 )
 
-// Lease is a lease on another host.
+// Lease is a lease on another host, and after a move on another one.
 type Lease struct {
-	ID     string
-	Host   string // its name
-	URL    string // its address for those who know its secret, BASE/lease/ID.SECRET; "": it has no browser
-	Record *record.Record
-	host   *host
-	ctx    context.Context // ends with the lease, its cause says why
-	end    context.CancelCauseFunc
+	ID      string // as its clients know it: that of its first host
+	Record  *record.Record
+	gateway *Gateway
+	request Request
+	ctx     context.Context // ends with the lease, its cause says why
+	end     context.CancelCauseFunc
 
-	// Under the lock of the host:
-	hear  func(lines []string) // gets lines of notices; nil: they wait
-	heard int                  // number of the last line
+	mu       sync.Mutex // guards the rest; a host's lock is taken before
+	at       spot
+	uses     int                  // requests that have entered
+	left     wait.Broadcast       // one of them has ended
+	moves    chan struct{}        // closed when the move is over; nil: it does not move
+	isMoving bool                 // it moves, or waits for its turn
+	carried  bool                 // its session has been read, so that its old host may end
+	lost     *loss                // by the old host meanwhile; nil: none
+	again    time.Time            // when it may move again
+	hear     func(lines []string) // gets lines of notices; nil: they wait
+	moved    func(from string)    // is called after a move from a host; nil: nobody wants to know
+	heard    int                  // number of the last line
 }
 
 // Ended is closed when the lease has ended; then Why says why.
@@ -51,11 +60,11 @@ func (l *Lease) Why() error { return context.Cause(l.ctx) }
 // ErrReleased means that the holder has released the lease.
 var ErrReleased = errors.New("released")
 
-// listen has a function called with lines of notices, in their order and each once.
-func (l *Lease) listen(hear func(lines []string)) {
-	l.host.mu.Lock()
-	defer l.host.mu.Unlock()
-	l.hear = hear
+// listen has a function called with lines of notices, in their order and each once, and another one after each move.
+func (l *Lease) listen(hear func(lines []string), moved func(from string)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hear, l.moved = hear, moved
 }
 
 // host is another host on which the gateway has leases.
@@ -66,8 +75,9 @@ type host struct {
 
 	mu     sync.Mutex
 	holds  remote.Holds
-	leases map[string]*Lease
-	runs   bool // a goroutine holds the leases
+	leases map[string]*Lease // by their IDs there
+	runs   bool              // a goroutine holds the leases
+	moves  chan struct{}     // has one for each lease that moves away
 }
 
 // check returns an error if an address of an offer must not be used.
@@ -102,6 +112,9 @@ func (g *Gateway) grant(ctx context.Context, o *remote.Offer, r Request) (*Lease
 	if r.State != nil {
 		body["state"] = r.State
 	}
+	if r.Session != nil {
+		body["session"] = r.Session
+	}
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, grantTime)
 	defer cancel()
@@ -123,17 +136,17 @@ func (g *Gateway) grant(ctx context.Context, o *remote.Offer, r Request) (*Lease
 	if of.ID == "" || i.HTTPURL != "" && !strings.HasPrefix(i.HTTPURL, at+"/lease/") {
 		return nil, remote.Refused, fmt.Errorf("the host %s has answered with no lease of its own", o.Host)
 	}
-	l := &Lease{ID: of.ID, Host: o.Host, URL: trim(i.HTTPURL), Record: rec}
+	l := &Lease{ID: of.ID, Record: rec, gateway: g, request: r}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	g.mu.Lock()
 	g.table.Reached(o.Host)
 	h := g.hosts[at]
 	if h == nil {
-		h = &host{gateway: g, name: o.Host, url: at, leases: map[string]*Lease{}}
+		h = &host{gateway: g, name: o.Host, url: at, leases: map[string]*Lease{}, moves: make(chan struct{}, maxMoves)}
 		g.hosts[at] = h
 	}
 	g.mu.Unlock()
-	l.host = h
+	l.at = spot{host: h, id: of.ID, url: trim(i.HTTPURL), instance: of.Instance}
 	h.add(sent, l)
 	return l, 0, nil
 }
@@ -223,9 +236,11 @@ func (h *host) hold() {
 			return
 		}
 		for id, l := range h.leases {
+			l.mu.Lock()
 			if l.heard > 0 {
 				p.After[id] = l.heard
 			}
+			l.mu.Unlock()
 		}
 		h.mu.Unlock()
 		sent := time.Now()
@@ -239,6 +254,7 @@ func (h *host) hold() {
 			for _, id := range h.holds.Answered(sent, p.Leases, answer.Gone) {
 				h.loseLocked([]string{id}, "ended", &EndedError{h.name, answer.Notices[id]})
 			}
+			h.moveLocked(answer.Move)
 		}
 		some := len(h.leases) > 0
 		h.mu.Unlock()
@@ -263,10 +279,23 @@ const retryTime = 200 * time.Millisecond
 // hearLocked tells the holders of leases what has happened to their browsers.
 func (h *host) hearLocked(answer pool.Held) {
 	for id, n := range answer.Notices {
-		if l := h.leases[id]; l != nil && l.hear != nil && n.Last > l.heard {
-			l.heard = n.Last
-			l.hear(n.Lines)
+		if l := h.leases[id]; l != nil {
+			l.hearAt(spot{host: h, id: id}, n)
 		}
+	}
+}
+
+// hearAt tells the holder of the lease what has happened at a place, unless it has moved since.
+func (l *Lease) hearAt(at spot, n api.Notices) {
+	l.mu.Lock()
+	hear := l.hear
+	is := l.at.host == at.host && l.at.id == at.id && hear != nil && n.Last > l.heard
+	if is {
+		l.heard = n.Last
+	}
+	l.mu.Unlock()
+	if is {
+		hear(n.Lines)
 	}
 }
 
@@ -289,34 +318,51 @@ func (e *EndedError) Error() string {
 func (h *host) loseLocked(ids []string, reason string, why error) {
 	for _, id := range ids {
 		if l := h.leases[id]; l != nil {
-			h.gateway.options.Count(LeaseLost, reason)
 			delete(h.leases, id)
-			l.end(why)
+			l.loseAt(spot{host: h, id: id}, loss{reason, why})
 		}
 	}
 }
 
+// remove holds a lease no more.
+func (h *host) remove(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.holds.Remove(id)
+	delete(h.leases, id)
+}
+
 // Release ends the lease. It asks the host again until it answers or has ended the lease by itself.
 func (l *Lease) Release(ctx context.Context) {
-	h := l.host
-	h.mu.Lock()
-	h.holds.Remove(l.ID)
-	delete(h.leases, l.ID)
-	h.mu.Unlock()
-	l.end(ErrReleased)
+	l.mu.Lock()
+	at := l.at
+	l.end(ErrReleased) // a move does not go on
+	l.mu.Unlock()
+	at.host.remove(at.id)
 	ctx, cancel := context.WithTimeout(ctx, remote.EndTime)
 	defer cancel()
-	h.ask(ctx, "/release", map[string]string{"lease": l.ID}, nothing)
+	at.host.ask(ctx, "/release", ofLease(at.id), nothing)
 }
+
+func ofLease(id string) map[string]string { return map[string]string{"lease": id} }
 
 func nothing([]byte) error { return nil }
 
-// ask makes a request about the lease to its host, until that answers or the lease has ended.
-func (l *Lease) ask(ctx context.Context, path string, body any, read func([]byte) error) error {
+// ask makes a request about the lease to its host, until that answers or the lease has ended. It is a GET of a path
+// below the lease's address, or else a POST that names the lease.
+func (l *Lease) ask(ctx context.Context, path string, get bool, read func([]byte) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(l.ctx, func() { stop(l.Why()) })()
-	return l.host.ask(ctx, path, body, read)
+	at, leave, err := l.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if get {
+		return at.host.ask(ctx, strings.TrimPrefix(at.url, at.host.url)+path, nil, read)
+	}
+	return at.host.ask(ctx, path, ofLease(at.id), read)
 }
 
 // ask makes a request to the host, until that answers or the context ends.

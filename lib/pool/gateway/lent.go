@@ -137,6 +137,13 @@ func (t *Lent) lend(ctx, asking context.Context, r LoanRequest, lease *Lease) (*
 		l.notices.Lines = l.notices.Lines[max(0, len(l.notices.Lines)-maxNotices):]
 		l.notices.Last += len(lines)
 		l.changed.Wake()
+	}, func(from string) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if l.Keep != "" {
+			t.kept[l.Pool+" "+l.Keep] = l.offer()
+		}
+		t.tell(l, "moved", "from the host "+from)
 	})
 	return t.record(l), nil
 }
@@ -152,7 +159,7 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !pool.IsLeaseID(l.ID) || t.leases[l.ID] != nil {
-		return control.Errorf(control.Failed, "the host %s has answered with a lease that is not its own", l.Host)
+		return control.Errorf(control.Failed, "the host %s has answered with a lease that is not its own", l.Host())
 	}
 	if err := t.serveLocked(l); err != nil {
 		return err
@@ -162,7 +169,7 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 		if len(t.kept) >= maxKept {
 			clear(t.kept) // their hosts have forgotten most of them, too
 		}
-		t.kept[l.Pool+" "+l.Keep] = &remote.Offer{Host: l.Host, Pool: l.of.Pool, URL: l.host.url}
+		t.kept[l.Pool+" "+l.Keep] = l.offer()
 	}
 	t.tell(l, "leased", "")
 	t.extendLocked(l, l.TTL)
@@ -193,6 +200,12 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 	return nil
 }
 
+// offer returns an offer of what is free at the lease's host.
+func (l *loan) offer() *remote.Offer {
+	at := l.place()
+	return &remote.Offer{Host: at.host.name, Pool: l.of.Pool, URL: at.host.url}
+}
+
 // extendLocked has a lease end after a time, unless that is 0.
 func (t *Lent) extendLocked(l *loan, ttl time.Duration) {
 	if l.TTL = ttl; ttl <= 0 {
@@ -217,7 +230,7 @@ func (t *Lent) extendLocked(l *loan, ttl time.Duration) {
 func (t *Lent) tell(l *loan, event, why string) {
 	if t.note != nil {
 		t.note(pool.Event{Event: event, Pool: l.of.Pool, Instance: l.of.Instance, Lease: l.ID, By: l.By.String(),
-			User: l.User, Holder: l.Holder, Host: l.Host, Why: why}, time.Since(l.started))
+			User: l.User, Holder: l.Holder, Host: l.Host(), Why: why}, time.Since(l.started))
 	}
 }
 
@@ -269,12 +282,12 @@ func (t *Lent) record(l *loan) *record.Record {
 	defer t.mu.Unlock()
 	rec := l.Record.Clone()
 	of := l.of
-	of.By, of.Host, of.ExpiresAt = l.By.String(), l.Host, record.Time{Time: l.expires}
+	of.By, of.Host, of.ExpiresAt = l.By.String(), l.Host(), record.Time{Time: l.expires}
 	if l.expires.IsZero() {
 		of.ExpiresAt.Time = l.started.Add(noExpiry)
 	}
 	rec.MustSet("lease", of)
-	if l.URL != "" {
+	if l.place().url != "" {
 		rec.MustSet("instance", l.browser)
 	}
 	return rec
@@ -330,7 +343,8 @@ func (t *Lent) Hosts() []api.HostStatus {
 	}
 	all := map[string]api.HostStatus{}
 	for _, l := range t.all(&control.Peer{UID: os.Geteuid()}) {
-		all[l.Host] = api.HostStatus{Name: l.Host, URL: l.host.url, Leases: all[l.Host].Leases + 1}
+		h := l.place().host
+		all[h.name] = api.HostStatus{Name: h.name, URL: h.url, Leases: all[h.name].Leases + 1}
 	}
 	t.gateway.mu.Lock()
 	suspects := t.gateway.table.Avoided(time.Now(), &remote.Request{})
@@ -461,7 +475,8 @@ func (t *Lent) Status(who *control.Peer, name string) (all []api.PoolStatus) {
 
 // row returns a lease as the status shows it.
 func (l *loan) row(who *control.Peer) api.InstanceStatus {
-	i := api.InstanceStatus{ID: l.of.Instance, Alias: l.of.Alias, Host: l.Host, Status: pool.Healthy, Leased: true,
+	at := l.place()
+	i := api.InstanceStatus{ID: at.instance, Alias: l.of.Alias, Host: at.host.name, Status: pool.Healthy, Leased: true,
 		LeaseDuration: new(time.Since(l.started).Milliseconds()), LeaseStarted: &record.Time{Time: l.started},
 		By: l.By.String(), User: l.User, Browser: record.Member[record.Browser](l.Record, "browser").Type,
 		Headless: l.browser.Headless, Isolation: "process"}

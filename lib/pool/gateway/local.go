@@ -26,7 +26,8 @@ const maxConnections = 8192
 // serveLocked gives the browser of a lease an address on this machine, if it has a browser.
 func (t *Lent) serveLocked(l *loan) error {
 	l.browser = record.Member[record.Instance](l.Record, "instance")
-	if l.URL == "" {
+	place := l.place()
+	if place.url == "" {
 		return nil
 	}
 	if t.addr == "" {
@@ -41,8 +42,8 @@ func (t *Lent) serveLocked(l *loan) error {
 	}
 	i := &l.browser
 	at := t.address(l.ID)
-	_, path, _ := strings.Cut(i.WSURL, relay.Socket(l.URL))
-	i.HTTPURL, i.WSURL = at, relay.Socket(at)+path
+	_, path, _ := strings.Cut(i.WSURL, relay.Socket(place.url))
+	i.HTTPURL, i.WSURL = at, relay.Socket(at)+strings.ReplaceAll(path, place.id, l.ID) // as before a move
 	host, port, _ := net.SplitHostPort(t.addr)
 	i.Host = host
 	i.Port, _ = strconv.Atoi(port)
@@ -66,7 +67,12 @@ func (t *Lent) answer(w *front.Response, r *http.Request) error {
 	if no := guard.CheckUser(r, l.By.UID); no != nil {
 		return no
 	}
-	to, err := url.Parse(l.URL)
+	place, leave, err := l.enter(r.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	to, err := url.Parse(place.url)
 	if err != nil {
 		return err
 	}

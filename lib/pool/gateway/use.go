@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"btools/lib/control"
@@ -41,7 +40,7 @@ func (t *Lent) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	l.resting = time.Time{}
 	t.mu.Unlock()
 	var rec *record.Record
-	err := l.ask(t.ctx, "/renew", ofLease(id), func(b []byte) (err error) {
+	err := l.ask(t.ctx, "/renew", false, func(b []byte) (err error) {
 		rec, err = record.Parse(b)
 		return err
 	})
@@ -55,8 +54,6 @@ func (t *Lent) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	return t.record(l), err
 }
 
-func ofLease(id string) map[string]string { return map[string]string{"lease": id} }
-
 // Rest notes that the holder of a lease does not use it until it renews it.
 func (t *Lent) Rest(id string) error {
 	l := t.find(id)
@@ -66,7 +63,7 @@ func (t *Lent) Rest(id string) error {
 	t.mu.Lock()
 	l.resting = time.Now()
 	t.mu.Unlock()
-	return l.ask(t.ctx, "/rest", ofLease(id), nothing)
+	return l.ask(t.ctx, "/rest", false, nothing)
 }
 
 // LeaseState returns the state of a lease's session, and what could not be read.
@@ -75,7 +72,7 @@ func (t *Lent) LeaseState(ctx context.Context, id string) (state *logins.State, 
 	if l == nil {
 		return nil, nil, pool.ErrNoLease(id)
 	}
-	err = l.ask(ctx, "/state", ofLease(id), func(b []byte) (err error) {
+	err = l.ask(ctx, "/state", false, func(b []byte) (err error) {
 		var got web.State
 		if err = json.Unmarshal(b, &got); err == nil {
 			state, lost, err = logins.Parse(got.State)
@@ -93,11 +90,8 @@ func (t *Lent) Attach(_ context.Context, r api.AttachRequest) (any, error) {
 		return nil, pool.ErrNoLease(r.Lease)
 	}
 	return nil, control.Errorf(control.Unavailable, "the lease %s is one of the host %s, where its session can be seen",
-		r.Lease, l.Host)
+		r.Lease, l.Host())
 }
-
-// path returns the path of a lease's browser below the address of its host.
-func (l *Lease) path() string { return strings.TrimPrefix(l.URL, l.host.url) }
 
 // Downloads returns the downloads of a lease. It gets the files that are complete from the host, to a directory of
 // the lease below dir.
@@ -106,7 +100,7 @@ func (t *Lent) Downloads(ctx context.Context, r api.DownloadsRequest, dir *state
 	if l == nil {
 		return nil, pool.ErrNoLease(r.Lease)
 	}
-	if l.URL == "" {
+	if l.place().url == "" {
 		return nil, control.Errorf(control.Unavailable, "the lease has no browser")
 	}
 	if r.TimeoutMS > 0 {
@@ -118,7 +112,7 @@ func (t *Lent) Downloads(ctx context.Context, r api.DownloadsRequest, dir *state
 	under := func(f downloads.File) bool { return f.State == downloads.InProgress }
 	for {
 		all = nil
-		if err := l.ask(ctx, l.path()+"/downloads", nil, func(b []byte) error { return json.Unmarshal(b, &all) }); err != nil {
+		if err := l.ask(ctx, "/downloads", true, func(b []byte) error { return json.Unmarshal(b, &all) }); err != nil {
 			return nil, err
 		}
 		if !r.Wait || len(all) > 0 && !slices.ContainsFunc(all, under) {
@@ -136,7 +130,7 @@ func (t *Lent) Downloads(ctx context.Context, r api.DownloadsRequest, dir *state
 		f := &all[k]
 		if f.Path = ""; f.State == downloads.Complete {
 			if f.Path, err = t.fetch(ctx, l, f.GUID, dir); err != nil {
-				return nil, control.Errorf(control.Unavailable, "cannot get %s from the host %s: %v", f.Name, l.Host, err)
+				return nil, control.Errorf(control.Unavailable, "cannot get %s from the host %s: %v", f.Name, l.Host(), err)
 			}
 		}
 	}
@@ -158,7 +152,12 @@ func (t *Lent) fetch(ctx context.Context, l *loan, guid string, dir *state.Dir) 
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	resp, err := t.gateway.do(ctx, l.URL+front.DownloadsPath+url.PathEscape(guid), nil)
+	at, leave, err := l.enter(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	resp, err := t.gateway.do(ctx, at.url+front.DownloadsPath+url.PathEscape(guid), nil)
 	if err != nil {
 		return "", err
 	}
