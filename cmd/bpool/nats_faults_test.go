@@ -4,13 +4,18 @@ package main_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -370,5 +375,381 @@ func TestNATSNameThatResolvesLater(t *testing.T) {
 	b, _ := io.ReadAll(out)
 	if err := c.Wait(); err != nil || string(b) != "leased\n" {
 		t.Errorf("%v: %s", err, b)
+	}
+}
+
+// judge knows which lease has used which browser last.
+type judge struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	current map[string]string               // lease, by browser
+	former  map[string]map[string]time.Time // when another one has used the browser, by browser and lease
+	uses    int
+}
+
+// used notes that a lease has used a browser by a request that began at a time.
+func (j *judge) used(browser, lease string, began time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.uses++
+	last := j.current[browser]
+	if last == lease {
+		return
+	}
+	if j.former[browser] == nil {
+		j.former[browser] = map[string]time.Time{}
+	}
+	if since, was := j.former[browser][lease]; was {
+		if began.After(since) {
+			j.t.Errorf("%s has used %s, %v after %s", lease, browser, began.Sub(since), last)
+		}
+		return
+	}
+	j.former[browser][last] = time.Now()
+	j.current[browser] = lease
+}
+
+// faults is hosts, a server, a gateway and clients that fail.
+type faults struct {
+	t       *testing.T
+	w       *cmdtest.World
+	server  *natsServer
+	hosts   []*farHost
+	gateway *cmdtest.Pool
+	args    []string // of the gateway
+	links   []*link
+	client  *cmdtest.World // of commands that are gateways
+	judge   *judge
+	most    time.Duration // of a fault
+
+	mu    sync.Mutex
+	busy  map[any]bool // what has a fault
+	codes map[int]int  // with which commands have ended
+	over  chan struct{}
+}
+
+// lease leases as a client of the gateway or of its own, uses the browser for a while, and ends well or is killed.
+func (f *faults) lease(own bool) {
+	on := f.client
+	if !own {
+		on = f.w.With("BTOOLS_STATE="+f.w.Dir+"/gateway.json", "BTOOLS_POOL_SOCKET="+f.w.Dir+"/gateway.sock")
+	}
+	c := &command{t: f.t, cmd: on.Cmd("bpool", "lease", "--wait", "--timeout", "20s", "A"), ended: make(chan struct{})}
+	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.errs
+	if err := c.cmd.Start(); err != nil {
+		f.t.Error(err)
+		return
+	}
+	go func() {
+		c.cmd.Wait()
+		close(c.ended)
+	}()
+	for c.at() == "" && !c.hasEnded() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	until := time.Now().Add(rand.N(f.most))
+	if rand.N(4) == 0 { // beyond all faults
+		until = time.Now().Add(2 * f.most)
+	}
+	if own && c.at() != "" && rand.N(5) == 0 { // it does not know then that its lease has ended
+		c.cmd.Process.Signal(syscall.SIGSTOP)
+		time.AfterFunc(rand.N(f.most), func() { c.cmd.Process.Signal(syscall.SIGCONT) })
+	}
+	user := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: rand.N(2) == 0}}
+	defer user.CloseIdleConnections()
+	for l := c.lease(); time.Now().Before(until) && !c.hasEnded(); time.Sleep(50 * time.Millisecond) {
+		began := time.Now()
+		resp, err := user.Get(l.Instance.HTTPURL + "/json/version")
+		if err != nil {
+			continue
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		var v struct {
+			WS string `json:"webSocketDebuggerUrl"`
+		}
+		if err == nil && resp.StatusCode == 200 && json.Unmarshal(b, &v) == nil {
+			f.judge.used(path.Base(v.WS), l.Lease.ID, began)
+		}
+	}
+	if own && rand.N(6) == 0 {
+		c.cmd.Process.Signal(syscall.SIGKILL)
+	} else {
+		c.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	<-c.ended
+	code := c.cmd.ProcessState.ExitCode()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.codes[code]++
+	killed := code == 1 && !own && strings.Contains(c.errs.String(), "no answer") // with the gateway
+	if !killed && !slices.Contains([]int{-1, 0, 69, 75, 143}, code) {
+		f.t.Errorf("a lease has ended with %d: %s", code, &c.errs)
+	}
+}
+
+// disturb has something fail for a while. It reports whether there was something that had no fault.
+func (f *faults) disturb(all *sync.WaitGroup) bool {
+	h := f.hosts[rand.N(len(f.hosts))]
+	while := rand.N(f.most-f.most/20) + f.most/20
+	var of any
+	var what string
+	var begin, end func()
+	kill := func(c **exec.Cmd) func() {
+		return func() {
+			(*c).Process.Kill()
+			(*c).Wait()
+		}
+	}
+	stop := func(c **exec.Cmd, s syscall.Signal) func() { return func() { (*c).Process.Signal(s) } }
+	cut := func(l *link) {
+		there := rand.N(2) == 0
+		of, begin, end = l, func() { l.set(there, !there) }, func() { l.set(false, false) }
+	}
+	switch rand.N(9) {
+	case 0:
+		while = rand.N(min(f.most, 3*time.Second))
+		of, what, begin, end = h, "a host is killed", kill(&h.Cmd), h.start
+	case 1:
+		of, what, begin, end = h, "a host stops", stop(&h.Cmd, syscall.SIGSTOP), stop(&h.Cmd, syscall.SIGCONT)
+	case 2:
+		while = rand.N(min(f.most, 3*time.Second))
+		of, what, begin, end = f.server, "the server is killed", f.server.kill, f.server.start
+	case 3:
+		of, what = f.server, "the server stops"
+		begin, end = stop(&f.server.cmd, syscall.SIGSTOP), stop(&f.server.cmd, syscall.SIGCONT)
+	case 4:
+		while = rand.N(min(f.most, 3*time.Second))
+		of, what, begin, end = f.gateway, "the gateway is killed", kill(&f.gateway.Cmd), f.startGateway
+	case 5:
+		of, what = f.gateway, "the gateway stops"
+		begin, end = stop(&f.gateway.Cmd, syscall.SIGSTOP), stop(&f.gateway.Cmd, syscall.SIGCONT)
+	case 6, 7:
+		what = "HTTPS of a host is cut"
+		cut(h.web)
+	case 8:
+		what = "a connection to NATS is cut"
+		cut(f.links[rand.N(len(f.links))])
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.busy[of] {
+		return false
+	}
+	f.busy[of] = true
+	f.t.Logf("%s for %v", what, while.Round(time.Millisecond))
+	begin()
+	all.Go(func() {
+		time.Sleep(while)
+		end()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.busy, of)
+	})
+	return true
+}
+
+// startGateway starts the service that is a gateway.
+func (f *faults) startGateway() {
+	on := f.w.With("BTOOLS_STATE=" + f.w.Dir + "/gateway.json")
+	*f.gateway = *on.ServePool(f.args, "HOSTS_TOKEN="+ciToken, "NATS_NAME=gateway")
+}
+
+// Whatever is killed, stops or is cut off: no two holders reach a browser, no lease is left that nobody ends, and no
+// browser without an owner.
+func TestFaultsOfProcesses(t *testing.T) {
+	t.Parallel()
+	rounds, each, most := 1, 8, 1500*time.Millisecond
+	if os.Getenv("LONG") != "" {
+		rounds, each, most = 10, 20, 20*time.Second
+	}
+	w := cmdtest.New(t)
+	f := &faults{t: t, w: w, server: startNATS(t), most: most, busy: map[any]bool{}, codes: map[int]int{}}
+	f.judge = &judge{t: t, current: map[string]string{}, former: map[string]map[string]time.Time{}}
+	for i := range 3 {
+		f.hosts = append(f.hosts, newFarHost(w, f.server, fmt.Sprint("host", i), "_A_INSTANCES=2"))
+		f.links = append(f.links, f.hosts[i].nats)
+	}
+	ofGateway, ofCommands := newLink(t, f.server.addr), newLink(t, f.server.addr)
+	f.links = append(f.links, ofGateway, ofCommands)
+	f.args = []string{"--nats", ofGateway.url("nats"), "--socket", w.Dir + "/gateway.sock"}
+	f.gateway = &cmdtest.Pool{}
+	f.startGateway()
+	f.client = w.With("BTOOLS_POOL_NATS="+ofCommands.url("nats"), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken)
+	near := w.With("BTOOLS_POOL_NATS="+f.server.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken)
+	cmdtest.Until(t, "the hosts are found", func() bool { return free(near) == 6 })
+	for round := range rounds {
+		f.over = make(chan struct{})
+		var clients, healing sync.WaitGroup
+		for i := range 8 {
+			clients.Go(func() {
+				for {
+					select {
+					case <-f.over:
+						return
+					default:
+						f.lease(i%2 == 0)
+					}
+				}
+			})
+		}
+		for n := 0; n < each; {
+			if f.disturb(&healing) {
+				n++
+			}
+			time.Sleep(rand.N(most / 5))
+		}
+		healing.Wait()
+		close(f.over)
+		clients.Wait()
+		cmdtest.Until(t, "all leases have ended", func() bool { return free(near) == 6 })
+		for _, h := range f.hosts {
+			for _, i := range h.Status().Pools[0].Instances {
+				if i.Lease != "" {
+					t.Errorf("%s has a lease that nobody ends: %+v", h.name, i)
+				}
+			}
+		}
+		t.Logf("round %d: %d uses of %d browsers; commands ended with %v", round, f.judge.uses, len(f.judge.current),
+			f.codes)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// trouble is a host with two browsers, and a command that has one of them.
+type trouble struct {
+	t      *testing.T
+	server *natsServer
+	host   *farHost
+	client *cmdtest.World
+	held   *command
+	began  time.Time // of the fault
+}
+
+// ends asserts that the lease is lost at a time after the fault began, and that the host ends it at another one.
+func (x *trouble) ends(after, most time.Duration) {
+	x.t.Helper()
+	x.held.ends(69, "has")
+	if d := time.Since(x.began); d < after || d > most {
+		x.t.Errorf("the lease is lost after %v, want %v to %v", d, after, most)
+	}
+	x.t.Logf("the lease is lost after %v", time.Since(x.began).Round(time.Millisecond))
+}
+
+// frees asserts that the host ends the lease until a time after the fault began.
+func (x *trouble) frees(most time.Duration) {
+	x.t.Helper()
+	cmdtest.Until(x.t, "the host has ended the lease", func() bool {
+		on := x.host.W.With("BTOOLS_POOL_SOCKET=" + x.host.Socket)
+		return !strings.Contains(on.Run("bpool", "status").Out, x.held.id())
+	})
+	if d := time.Since(x.began); d > most {
+		x.t.Errorf("the host ends the lease after %v, want %v", d, most)
+	}
+	x.t.Logf("the host has ended the lease after %v", time.Since(x.began).Round(time.Millisecond))
+}
+
+// goesOn asserts that the command has its browser for a while.
+func (x *trouble) goesOn(while time.Duration) {
+	x.t.Helper()
+	for time.Since(x.began) < while {
+		if code, _ := cmdtest.Get(x.t, "GET", x.held.at()+"/json/version"); code != 200 || x.held.hasEnded() {
+			x.t.Fatalf("the lease is lost after %v: %s", time.Since(x.began), &x.held.errs)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// What a client sees of each fault, and when.
+func TestRowsOfFaults(t *testing.T) {
+	if os.Getenv("LONG") == "" {
+		t.Skip("LONG=1 runs it")
+	}
+	const slack = 2 * time.Second // of a busy machine
+	signal := func(c *exec.Cmd, s syscall.Signal) { c.Process.Signal(s) }
+	cut := func(there, back bool, frees time.Duration) func(*trouble) {
+		return func(x *trouble) {
+			x.host.web.set(there, back)
+			x.ends(5*time.Second, 8*time.Second+slack)
+			x.frees(frees + slack)
+		}
+	}
+	for name, row := range map[string]func(*trouble){
+		"NATS is killed, back after 2 s": func(x *trouble) {
+			x.server.kill()
+			waits := begin(x.client, "lease", "A", "--", "echo", "leased")
+			x.goesOn(2 * time.Second)
+			x.server.start()
+			x.began = time.Now()
+			waits.ends(0, "leased")
+			if d := time.Since(x.began); d > 2*time.Second+slack {
+				x.t.Errorf("a new lease takes %v", d)
+			}
+			x.t.Logf("a new lease takes %v", time.Since(x.began).Round(time.Millisecond))
+		},
+		"NATS is killed": func(x *trouble) {
+			x.server.kill()
+			waits := begin(x.client, "lease", "--timeout", "3s", "A", "--", "true")
+			waits.ends(75, "no NATS server has answered for")
+			x.goesOn(15 * time.Second)
+		},
+		"a host without NATS": func(x *trouble) {
+			x.host.nats.set(true, true)
+			x.goesOn(20 * time.Second)
+			x.client.Run("bpool", "lease", "--timeout", "2s", "A", "--", "true").Exits(x.t, 75, "")
+			x.host.nats.set(false, false)
+			x.client.Run("bpool", "lease", "A", "--", "true").Exits(x.t, 0, "")
+		},
+		"a host is killed, back after 2 s": func(x *trouble) {
+			x.host.Cmd.Process.Kill()
+			x.host.Cmd.Wait()
+			time.Sleep(2 * time.Second)
+			x.host.start()
+			x.ends(2*time.Second, 3*time.Second+slack)
+		},
+		"a host is killed": func(x *trouble) {
+			x.host.Cmd.Process.Kill()
+			x.host.Cmd.Wait()
+			x.ends(5*time.Second, 8*time.Second+slack)
+			x.host.start() // which deletes what the last one has left
+		},
+		"a host stops": func(x *trouble) {
+			signal(x.host.Cmd, syscall.SIGSTOP)
+			defer signal(x.host.Cmd, syscall.SIGCONT)
+			x.ends(5*time.Second, 8*time.Second+slack)
+		},
+		"HTTPS is cut to the host":   cut(true, false, 10*time.Second),
+		"HTTPS is cut from the host": cut(false, true, 18*time.Second), // the gateway says for 8 s that it goes on
+		"HTTPS is cut":               cut(true, true, 10*time.Second),
+		"HTTPS is cut for 5 s": func(x *trouble) {
+			x.host.web.set(true, true)
+			time.AfterFunc(5*time.Second, func() { x.host.web.set(false, false) })
+			x.goesOn(15 * time.Second) // the first request waits
+		},
+		"a gateway is killed": func(x *trouble) {
+			signal(x.held.cmd, syscall.SIGKILL)
+			x.frees(10*time.Second + slack)
+		},
+		"a gateway stops for 20 s": func(x *trouble) {
+			signal(x.held.cmd, syscall.SIGSTOP)
+			x.frees(12*time.Second + slack)
+			time.Sleep(20*time.Second - time.Since(x.began))
+			signal(x.held.cmd, syscall.SIGCONT)
+			x.ends(20*time.Second, 20*time.Second+slack)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := cmdtest.New(t)
+			x := &trouble{t: t, server: startNATS(t)}
+			x.host = newFarHost(w, x.server, "host", "_A_INSTANCES=2")
+			x.client = w.With("BTOOLS_POOL_NATS="+x.server.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken)
+			x.held = hold(x.client, "A")
+			x.began = time.Now()
+			row(x)
+		})
 	}
 }
