@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -751,5 +752,58 @@ func TestRowsOfFaults(t *testing.T) {
 			x.began = time.Now()
 			row(x)
 		})
+	}
+}
+
+// A gateway that wants a million times, takes each offer and leases none costs the host little memory, and others get
+// leases meanwhile.
+func TestGatewayThatWantsAll(t *testing.T) {
+	if os.Getenv("LONG") == "" {
+		t.Skip("LONG=1 runs it")
+	}
+	const wants = 1_000_000
+	w := cmdtest.New(t)
+	s := startNATS(t)
+	client, all := hosts(w, s, 1, "LAUNCH=false", "_A_INSTANCES=4")
+	greedy := connect(t, s)
+	var offers atomic.Int64
+	_, err := greedy.Subscribe(bus.OfferSubject("local", "test", bus.All, "host0"), "", func(m *bus.Message) {
+		offers.Add(1)
+		m.Answer(bus.Answer{Yes: true, By: "test." + m.Tokens()[5]})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := func() (kb int) {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0].Cmd.Process.Pid))
+		_, rss, _ := strings.Cut(string(b), "VmRSS:")
+		fmt.Sscan(rss, &kb)
+		return kb
+	}
+	before := memory()
+	var over atomic.Bool
+	var flood sync.WaitGroup
+	flood.Go(func() {
+		defer over.Store(true)
+		for n := range wants {
+			err := greedy.Publish(bus.HostSubject("local", "host0", "want", "test", fmt.Sprint("g", n%100)),
+				bus.Want{Want: fmt.Sprint(n), Pool: "A", Age: 3_600_000, Timeout: 60_000})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	leased, worst := 0, time.Duration(0)
+	for !over.Load() || leased < 3 {
+		began := time.Now()
+		client.Run("bpool", "lease", "A", "--", "true").Exits(t, 0, "")
+		leased, worst = leased+1, max(worst, time.Since(began))
+	}
+	flood.Wait()
+	t.Logf("%d wants, %d offers taken; %d leases of others, the slowest within %v; memory %d to %d KB", wants,
+		offers.Load(), leased, worst.Round(time.Millisecond), before, memory())
+	if more := memory() - before; more > 100<<10 || offers.Load() > 1000 {
+		t.Errorf("%d KB more, %d offers", more, offers.Load())
 	}
 }
