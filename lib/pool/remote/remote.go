@@ -37,6 +37,7 @@ const (
 	maxNone = 2
 
 	backstop       = time.Second            // between two asks of a request that waits
+	twiceTime      = AnswerTime / 5         // until another want after two for one host; each time twice as long
 	firstRepeat    = 5 * time.Second        // until a want is repeated; each time twice as long
 	lastRepeat     = 80 * time.Second       // at most
 	lapseJitter    = 200 * time.Millisecond // until a request goes on whose offer had lapsed, at most
@@ -138,6 +139,7 @@ type reach struct {
 	waits   bool      // in queues
 	places  []*place
 	placeAt time.Time // of the next wants
+	twice   int       // times in a row that two wants had one host
 }
 
 // place is a place, or a want for one, in the queue of a host.
@@ -520,14 +522,20 @@ func (t *Table) Placed(now time.Time, seq uint64, host string, before int, none 
 	case host == "", p.host != "" && p.host != host:
 		t.lose(p, now) // another host in its place
 	case p.host == "" && (p.in.stands(host) || t.places[at{p.want, host}] != nil):
-		// Chance has chosen the same host twice. Unless others are known, there may be none.
+		// Chance has chosen the same host twice. There may be no other one.
 		next := now.Add(firstRepeat)
 		stands := 0
 		for _, o := range p.in.places {
 			stands += min(1, len(o.host))
 		}
-		if t.known[p.in.served()] > stands {
-			next = now.Add(AnswerTime / 5)
+		switch known := t.known[p.in.served()]; {
+		case known > stands:
+			next = now.Add(twiceTime)
+		case known == 0: // no host has told yet
+			if !p.in.placeAt.After(now) {
+				p.in.twice = min(p.in.twice+1, 6)
+			}
+			next = now.Add(min(twiceTime<<p.in.twice/2, firstRepeat))
 		}
 		t.lose(p, next)
 	default:
@@ -596,7 +604,7 @@ func (t *Table) Up(now time.Time) {
 		for i, r := range line {
 			next := now.Add(time.Duration(i)*pause + t.jitter(pause))
 			for _, in := range r.reaches {
-				in.places, in.askAt, in.placeAt, in.late, in.none = nil, next, next, 0, 0
+				in.places, in.askAt, in.placeAt, in.late, in.none, in.twice = nil, next, next, 0, 0, 0
 			}
 			t.wake(r, next)
 		}
