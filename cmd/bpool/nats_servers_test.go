@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,7 +25,7 @@ import (
 )
 
 // natsFiles copies the files of scripts/nats to a directory. Their users are hosts and gateways of some names there,
-// with permissions like those of vm1 and ci, and the password "secret".
+// with permissions like those of vm1 and ci, and the password "secret". Without names nobody needs one.
 func natsFiles(w *cmdtest.World, hosts []string, gateways ...string) (dir string) {
 	w.T.Helper()
 	dir = w.Dir + "/nats"
@@ -51,8 +52,11 @@ func natsFiles(w *cmdtest.World, hosts []string, gateways ...string) (dir string
 				strings.Replace(kind, old, name, 1))
 		}
 	}
-	cmdtest.WriteFile(w.T, dir+"/users.conf", users+"authorization: { users: [\n"+entries+"] }\n")
-	cmdtest.WriteFile(w.T, w.Dir+"/secret", "secret\n")
+	if entries != "" {
+		users += "authorization: { users: [\n" + entries + "] }\n"
+		cmdtest.WriteFile(w.T, w.Dir+"/secret", "secret\n")
+	}
+	cmdtest.WriteFile(w.T, dir+"/users.conf", users)
 	return dir
 }
 
@@ -76,6 +80,32 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 	return all
 }
 
+// natsCluster starts servers of one cluster, which connect to each other or, with routes, to the addresses that those
+// say for the servers of some addresses. The first result stands for all of them.
+func natsCluster(w *cmdtest.World, n int, routes func(addresses []string) [][]string) (any *natsServer,
+	each []*natsServer) {
+	w.T.Helper()
+	dir := natsFiles(w, nil)
+	addresses := freeAddresses(w.T, n)
+	to := slices.Repeat([][]string{addresses}, n)
+	if routes != nil {
+		to = routes(addresses)
+	}
+	var all []string
+	for i := range n {
+		list := ""
+		for _, addr := range to[i] {
+			list += "nats://route:secret@" + addr + ", "
+		}
+		s := startNATSWith(w.T, []string{"BTOOLS_ROUTE_PASSWORD=secret", "BTOOLS_NATS_LISTEN=127.0.0.1:0",
+			"BTOOLS_NATS_REGION=local", fmt.Sprint("BTOOLS_NATS_SERVER=n", i), "BTOOLS_NATS_CLUSTER=" + addresses[i],
+			"BTOOLS_NATS_ROUTES=[" + list + "]"}, "-c", dir+"/three.conf")
+		each = append(each, s)
+		all = append(all, s.addr)
+	}
+	return &natsServer{t: w.T, addr: strings.Join(all, ",nats://")}, each
+}
+
 // natsRegions starts a server of each of two regions, eu and us, which are joined, and a leafnode of the first.
 func natsRegions(w *cmdtest.World, dir string) (all map[string]*natsServer) {
 	w.T.Helper()
@@ -96,15 +126,16 @@ func natsRegions(w *cmdtest.World, dir string) (all map[string]*natsServer) {
 	return all
 }
 
-// gatewayAt returns a gateway in this process, which is connected to servers as a user of natsFiles.
-func gatewayAt(w *cmdtest.World, user string, regions []string, servers ...*natsServer) *gateway.Gateway {
+// gatewayAt returns a gateway in this process, which is connected to a server as a user of natsFiles.
+func gatewayAt(w *cmdtest.World, user string, regions []string, server *natsServer) *gateway.Gateway {
 	w.T.Helper()
 	var changed func(up bool)
 	var mu sync.Mutex
 	keys := bus.Keys{Name: user, User: user, PasswordFile: w.Dir + "/secret"}
-	for _, s := range servers {
-		keys.Servers = append(keys.Servers, s.url())
+	if _, err := os.Stat(keys.PasswordFile); err != nil {
+		keys.User = ""
 	}
+	keys.Servers = strings.Split(server.url(), ",")
 	log := slog.New(slog.DiscardHandler)
 	n, err := bus.Connect(keys, log, func(up bool) {
 		mu.Lock()
@@ -137,18 +168,24 @@ func gatewayAt(w *cmdtest.World, user string, regions []string, servers ...*nats
 	return g
 }
 
+// hostAt starts a host with a name, which is connected to a server.
+func hostAt(w *cmdtest.World, s *natsServer, name string, vars ...string) *cmdtest.Pool {
+	w.T.Helper()
+	tokens := w.Dir + "/tokens"
+	cmdtest.WriteFile(w.T, tokens, "ci "+ciToken+" trust\n")
+	return w.With("BTOOLS_STATE="+w.Dir+"/"+name+".json").WebPool([]string{"--token-file", tokens, "--nats", s.url(),
+		"--socket", w.Dir + "/" + name}, append([]string{"NATS_NAME=" + name}, vars...)...)
+}
+
 // Two regions, each with a server of its own, and a leafnode of the first: a request gets a browser behind its own
 // server while there is one, then one of its region, and 200 ms after there is none, one of the next region.
 func TestRegionsOfServers(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	const room = 1000
-	names := []string{"eu0", "leaf0", "us0"}
-	servers := natsRegions(w, natsFiles(w, names, "ci"))
-	cmdtest.WriteFile(t, w.Dir+"/tokens", "ci "+ciToken+" trust\n")
-	for i, at := range []string{"eu", "leaf", "us"} {
-		on := w.With(append(asUser(w, servers[at], names[i]), "BTOOLS_STATE="+w.Dir+"/"+at+".json")...)
-		on.WebPool([]string{"--token-file", w.Dir + "/tokens", "--socket", w.Dir + "/" + at}, "LAUNCH=false",
+	servers := natsRegions(w, natsFiles(w, []string{"eu0", "leaf0", "us0"}, "ci"))
+	for _, at := range []string{"eu", "leaf", "us"} {
+		hostAt(w.With(asUser(w, servers[at], at+"0")...), servers[at], at+"0", "LAUNCH=false",
 			"NATS_REGION="+strings.Replace(at, "leaf", "eu", 1), fmt.Sprint("_A_INSTANCES=", room))
 	}
 	client := w.With(append(asUser(w, servers["leaf"], "ci"), "PW_MCP_PROXY_NATS_REGIONS=eu us")...)
@@ -227,4 +264,247 @@ func TestPlaceOfNATS(t *testing.T) {
 			t.Errorf("%sare idle, not %s", got, want)
 		}
 	}
+}
+
+// useLeases uses leases all the time, until check asserts that none has ended or lost its connection.
+func useLeases(t *testing.T, held ...*command) (check func()) {
+	t.Helper()
+	f := &traffic{t: t, stop: make(chan struct{})}
+	for _, c := range held {
+		f.ask(c.lease())
+	}
+	return func() {
+		t.Helper()
+		f.end()
+		for _, c := range held {
+			if c.hasEnded() {
+				t.Errorf("a lease has ended: %s", &c.errs)
+			}
+		}
+	}
+}
+
+// waiting returns the number of places in the queues of all hosts.
+func waiting(w *cmdtest.World) (n int) {
+	for _, h := range listHosts(w) {
+		n += h.Host.Waiting
+	}
+	return n
+}
+
+// end ends the command of a lease.
+func (c *command) end() {
+	c.t.Helper()
+	c.cmd.Process.Signal(syscall.SIGTERM)
+	c.ends(0, "")
+}
+
+// Without the only server, leases go on, a service leases its own browsers, and requests for others wait or say what
+// is wrong. When the server is back, they stand in the queues again, and are served by their age.
+func TestNoServerOfNATS(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	monitor := freeAddresses(t, 1)[0]
+	s := startNATS(t, "-m", monitor[strings.Index(monitor, ":")+1:])
+	s.kill() // hosts start without
+	client, _ := hosts(w, s, 2)
+	early := begin(client, "lease", "--", "echo", "got it")
+	s.start()
+	early.ends(0, "got it")
+	own := gatewayOf(w, s, "LAUNCH=false", "_B_INSTANCES=1")
+	cmdtest.Until(t, "two hosts are found", func() bool { return free(client) == 2 })
+	held := []*command{hold(client), hold(client)}
+	check := useLeases(t, held...)
+	var waits []*command
+	wait := func() { waits = append(waits, begin(client, "lease", "--wait")) }
+	for n := range 3 {
+		wait()
+		cmdtest.Until(t, "a request waits in two queues", func() bool { return waiting(client) == 2*(n+1) })
+	}
+	s.kill()
+	killed := time.Now()
+	r := client.Run("bpool", "lease", "--timeout", "300ms", "--", "true")
+	if text := regexp.MustCompile(`no NATS server has answered for [\d.]+m?s: .*connection refused`); r.Code != 75 ||
+		!text.MatchString(r.Err) {
+		t.Errorf("%+v", r)
+	}
+	own.W.Run("bpool", "lease", "B", "--", "true").Exits(t, 0, "")
+	wait()
+	down := 2 * time.Second
+	if cmdtest.IsLong {
+		down = 10 * time.Second
+	}
+	time.Sleep(time.Until(killed.Add(down)))
+	s.start()
+	back := time.Now()
+	cmdtest.Until(t, "2 hosts, 2 leases, 4 requests and a gateway are connected again", func() bool {
+		_, got := cmdtest.Get(t, "GET", "http://"+monitor+"/varz")
+		return strings.Contains(got, `"connections": 9,`)
+	})
+	connected := time.Now()
+	cmdtest.Until(t, "all requests wait in two queues again", func() bool { return waiting(client) == 8 })
+	took, then := connected.Sub(back), time.Since(connected)
+	if t.Logf("connected after %v, in line after %v more", took, then); took > 3*time.Second || then > 2*time.Second {
+		t.Error("that is late")
+	}
+	check()
+	for k, h := range append(held, waits[:2]...) {
+		h.end()
+		cmdtest.Until(t, "the oldest has the lease", func() bool { return waits[k].at() != "" })
+		for _, later := range waits[k+1:] {
+			if later.at() != "" {
+				t.Error("a request has overtaken an older one")
+			}
+		}
+	}
+}
+
+// Three servers are killed and replaced, one after the other: new leases are granted all the time, and no lease ends
+// or loses a connection.
+func TestThreeServers(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	leases, longest := 3, 3*time.Second
+	if cmdtest.IsLong {
+		leases, longest = 50, 500*time.Millisecond
+	}
+	all, each := natsCluster(w, 3, nil)
+	client, _ := hosts(w, all, 3, fmt.Sprint("_A_INSTANCES=", (leases+11)/3))
+	whole := func() {
+		t.Helper()
+		for _, s := range each {
+			cmdtest.Until(t, "three hosts are found by each server", func() bool {
+				return len(listHosts(client.With("BTOOLS_POOL_NATS="+s.url()))) == 3
+			})
+		}
+	}
+	whole()
+	var held []*command
+	for range leases {
+		held = append(held, hold(client, "A"))
+	}
+	check := useLeases(t, held...)
+	g := gatewayAt(w, "stream", []string{"local"}, all)
+	var mu sync.Mutex
+	var clients sync.WaitGroup
+	var gap time.Duration // without a grant, the longest
+	last, granted := time.Now(), 0
+	ctx, stop := context.WithCancel(t.Context())
+	for range 4 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				l, err := g.Lease(t.Context(), gateway.Request{Pool: "A", Timeout: cmdtest.Patience})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				gap, last = max(gap, time.Since(last)), time.Now()
+				granted++
+				mu.Unlock()
+				time.Sleep(10 * time.Millisecond)
+				l.Release(t.Context())
+			}
+		})
+	}
+	for i, s := range each {
+		mu.Lock()
+		gap, last = 0, time.Now()
+		mu.Unlock()
+		if i == 0 {
+			s.kill()
+		} else {
+			s.cmd.Process.Signal(syscall.SIGTERM)
+			s.cmd.Wait()
+		}
+		time.Sleep(time.Second)
+		mu.Lock()
+		if t.Logf("%d leases; none for %v", granted, max(gap, time.Since(last))); max(gap, time.Since(last)) > longest {
+			t.Errorf("no lease was granted for %v", max(gap, time.Since(last)))
+		}
+		mu.Unlock()
+		s.start()
+		whole()
+	}
+	stop()
+	clients.Wait()
+	check()
+}
+
+// sever cuts a link, and ends its connections.
+func (l *link) sever() {
+	l.set(true, true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		c.Close()
+	}
+}
+
+// When a cluster is cut in two, each half leases its own hosts, and leases across the cut go on. When it is one again,
+// requests find all hosts.
+func TestCutCluster(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	var between *link
+	_, each := natsCluster(w, 2, func(addresses []string) [][]string {
+		between = newLink(t, addresses[0])
+		return [][]string{nil, {between.listener.Addr().String()}}
+	})
+	var at []*cmdtest.World
+	for i, s := range each {
+		hostAt(w, s, fmt.Sprint("host", i), "_A_INSTANCES=2")
+		at = append(at, w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken))
+	}
+	finds := func(n int) {
+		t.Helper()
+		var found [2]int
+		defer func() {
+			if t.Failed() {
+				t.Log("the halves find hosts:", found)
+			}
+		}()
+		cmdtest.Until(t, fmt.Sprintf("each half finds %d hosts", n), func() bool {
+			found = [2]int{len(listHosts(at[0])), len(listHosts(at[1]))}
+			return found == [2]int{n, n}
+		})
+	}
+	finds(2)
+	held := map[string][]*command{} // by the first half, of each host
+	for range 4 {
+		c := hold(at[0], "A")
+		host := c.lease().Lease.Host
+		held[host] = append(held[host], c)
+	}
+	check := useLeases(t, held["host0"][1], held["host1"][1])
+	first := begin(at[0], "lease", "A", "--wait")
+	cmdtest.Until(t, "a request waits at both hosts", func() bool { return waiting(at[0]) == 2 })
+	second := begin(at[1], "lease", "A", "--wait")
+	cmdtest.Until(t, "another one waits, too", func() bool { return waiting(at[1]) == 4 })
+	if cmdtest.IsLong { // the servers find out
+		between.set(true, true)
+	} else {
+		between.sever()
+	}
+	finds(1)
+	gets := func(c *command, host string) {
+		t.Helper()
+		cmdtest.Until(t, "a request gets "+host, func() bool { return c.lease().Lease.Host == host })
+	}
+	held["host1"][0].end()
+	gets(second, "host1")
+	at[0].Run("bpool", "lease", "--timeout", "500ms", "A", "--", "true").Exits(t, 75, "none of the hosts")
+	held["host0"][0].end()
+	gets(first, "host0")
+	between.set(false, false)
+	finds(2)
+	third := begin(at[0], "lease", "A", "--wait")
+	cmdtest.Until(t, "a request waits beyond the cut again", func() bool {
+		return slices.ContainsFunc(listHosts(at[0]), func(h hostRow) bool {
+			return h.Host.Name == "host1" && h.Host.Waiting == 1
+		})
+	})
+	second.end()
+	gets(third, "host1")
+	check()
 }
