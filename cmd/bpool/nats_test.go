@@ -316,6 +316,12 @@ func TestBadNATS(t *testing.T) {
 		"password": "tls://u:p@n1", "not \"\"": "tls://a,,tls://b"} {
 		serve(nil, append(web, url)...).Exits(t, 64, text)
 	}
+	for _, url := range []string{"tls://u:hush@n1", "ws://u:hush@n1", "tls://u:hu@hush@n1", "tls://u:%hush@n1:x"} {
+		r := serve(nil, append(web, url)...)
+		if r.Exits(t, 64, "password in the URL of n1"); strings.Contains(r.Err, "hush") {
+			t.Errorf("the password is shown: %s", r.Err)
+		}
+	}
 	serve([]string{"PW_MCP_PROXY_NATS_NKEY=" + w.Dir + "/none"}, append(web, s.url())...).Exits(t, 78, "none")
 	none := w.With("BTOOLS_POOL_NATS=nats://127.0.0.1:1", "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken)
 	none.Run("bpool", "lease", "--timeout", "300ms", "--", "true").Exits(t, 75, "no NATS server has answered")

@@ -256,13 +256,13 @@ func readServers(s *Settings, text string, _ Files) error {
 	s.Hosts.NATS = nil
 	for one := range strings.SplitSeq(text, ",") {
 		one = strings.TrimSpace(one)
-		u, err := url.Parse(one)
-		switch {
-		case err != nil || u.Host == "" || u.Scheme != "tls" && u.Scheme != "nats":
-			return fmt.Errorf("must be URLs such as tls://nats.example:4222, not %q", one)
-		case u.User != nil:
+		if _, host, has := strings.Cut(one, "@"); has { // first, as errors show the URL
 			return fmt.Errorf("must not have a user or password in the URL of %s, where others can read it: "+
-				"NATS_USER with NATS_PASSWORD_FILE, NATS_NKEY or NATS_CREDS have it", u.Host)
+				"NATS_USER with NATS_PASSWORD_FILE, NATS_NKEY or NATS_CREDS have it", host[strings.LastIndex(host, "@")+1:])
+		}
+		u, err := url.Parse(one)
+		if err != nil || u.Host == "" || u.Scheme != "tls" && u.Scheme != "nats" {
+			return fmt.Errorf("must be URLs such as tls://nats.example:4222, not %q", one)
 		}
 		a, err := netip.ParseAddr(u.Hostname())
 		if u.Scheme == "nats" && err == nil && !a.IsLoopback() && !a.IsPrivate() && !a.IsLinkLocalUnicast() {
