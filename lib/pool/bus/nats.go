@@ -108,6 +108,8 @@ func (k *Keys) options() (all []nats.Option, err error) {
 			return nil, fmt.Errorf("cannot use the seed in %s: %w", k.Seed, err)
 		}
 		all = append(all, o)
+	case k.User != "" && k.PasswordFile == "":
+		return nil, errors.New("NATS_USER needs NATS_PASSWORD_FILE")
 	case k.User != "":
 		if _, err := os.ReadFile(k.PasswordFile); err != nil {
 			return nil, err
@@ -122,6 +124,9 @@ func (k *Keys) options() (all []nats.Option, err error) {
 			return nil, err
 		}
 		all = append(all, nats.RootCAs(k.CA))
+	}
+	if (k.Cert == "") != (k.Key == "") {
+		return nil, errors.New("NATS_CERT and NATS_KEY belong together")
 	}
 	if k.Cert != "" {
 		if _, err := tls.LoadX509KeyPair(k.Cert, k.Key); err != nil {
@@ -180,6 +185,9 @@ func (n *NATS) note(err error) (bars bool) {
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 	if bars {
 		err = fmt.Errorf("NATS refuses the user %s: %w: look at %s", n.keys.Name, err, n.keys.setting())
+	}
+	if errors.Is(err, nats.ErrSecureConnWanted) {
+		err = errors.New("the server has no encryption, for which tls:// asks")
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -211,7 +211,8 @@ func Serve(c *cli.Context) (err error) {
 		go waitForStart(ctx, c, v, ready) // the watchdog does not wait
 	}
 	if err == nil && ctx.Err() == nil {
-		err = c.Out.Print(nil, record.Of("service", service{os.Getpid(), reg.Path, httpURL, v.Names()}))
+		err = c.Out.Print(nil, record.Of("service", service{os.Getpid(), reg.Path, httpURL,
+			append([]string{}, v.Names()...)}))
 		if before != nil {
 			err = nil // who read the first record may have gone
 		}

@@ -467,8 +467,10 @@ func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 	}
 	text := fmt.Sprintf("cannot lease an instance of pool %s: none of the %s has had one within %v", r.Pool, hosts,
 		w.request.Timeout)
-	if w.refused != nil {
+	if queues, _ := g.table.Before(r); w.refused != nil {
 		text += ": " + w.refused.Error()
+	} else if len(queues) == 0 {
+		text += "; none has answered that it has the pool"
 	}
 	return control.Errorf(control.LeaseTimeout, "%s", text)
 }
