@@ -476,7 +476,7 @@ func (g *Gateway) timeoutError(r *remote.Request, w *waiting) error {
 }
 
 // Waiting describes what the requests for each pool wait for, by its name: the hosts in whose queues the oldest one
-// stands, and the least number before it.
+// stands, the least number before it, and why a host has not leased to it.
 func (g *Gateway) Waiting() map[string]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -492,6 +492,9 @@ func (g *Gateway) Waiting() map[string]string {
 		texts[name] = fmt.Sprintf("in the queues of %s, with %d or more before it", list(hosts), before)
 		if len(hosts) == 0 {
 			texts[name] = "no host has answered that it has the pool"
+		}
+		if why := g.waits[r].refused; why != nil {
+			texts[name] += "; " + why.Error()
 		}
 	}
 	return texts
