@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -283,5 +285,112 @@ func TestMove(t *testing.T) {
 	}
 	if n := leasesOf(all); n != 0 {
 		t.Errorf("%d leases are left", n)
+	}
+}
+
+// Whoever is killed at whichever step of a move: never are there two copies of the session that can be used. It is at
+// the new host, still at the old one, or it is lost with its host or gateway. With LONG=1 all are killed at all steps.
+func TestKilledInAMove(t *testing.T) {
+	t.Parallel()
+	const here, there, lost = "from", "to", ""
+	for _, c := range []struct {
+		step, victim, where string
+		isLong              bool
+	}{
+		{"POST /lease ", "to", here, false},
+		{"POST /release ", "from", there, false},
+		{"POST /freeze ", "from", lost, true},
+		{"POST /freeze ", "to", here, true},
+		{"POST /freeze ", "gateway", lost, true},
+		{"POST /freeze ", "nats", here, true},
+		{"/session HTTP", "from", lost, true},
+		{"/session HTTP", "to", here, true},
+		{"/session HTTP", "gateway", lost, true},
+		{"/session HTTP", "nats", here, true},
+		{"POST /lease ", "from", there, true},
+		{"POST /lease ", "gateway", lost, true},
+		{"POST /lease ", "nats", there, true},
+		{"POST /release ", "to", lost, true},
+		{"POST /release ", "gateway", lost, true},
+		{"POST /release ", "nats", there, true},
+	} {
+		if c.isLong && !cmdtest.IsLong {
+			continue
+		}
+		t.Run(strings.TrimSpace(strings.Trim(c.step, "POSTH /"))+" "+c.victim, func(t *testing.T) {
+			if !c.isLong {
+				t.Parallel()
+			}
+			w := cmdtest.New(t)
+			s := startNATS(t)
+			client := w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken)
+			all := map[string]*farHost{}
+			start := func(name string) *farHost {
+				h := newFarHost(w, s, name, "BROWSER=chrome-headless-shell", "_A_IS_DEFAULT=1", "_A_ISOLATION=context",
+					"_A_INSTANCES=1", "_A_HIBERNATE=200ms")
+				all[name] = h
+				cmdtest.Until(t, "the host is found", func() bool { return free(client) == 1 })
+				return h
+			}
+			from := start("from")
+			m := &moved{command: hold(client, "A"), site: movingSite(t)}
+			m.begin(1000).Conn.Close(1000, "")
+			cmdtest.Until(t, "the session sleeps", func() bool {
+				return strings.Contains(statusOf(from.Pool), `"hibernated":true`)
+			})
+			to := start("to")
+			killed := make(chan struct{})
+			var once sync.Once
+			see := func(b []byte) {
+				if bytes.Contains(b, []byte(c.step)) {
+					once.Do(func() {
+						defer close(killed)
+						switch c.victim {
+						case "gateway":
+							m.cmd.Process.Kill()
+						case "nats":
+							s.cmd.Process.Kill()
+						default:
+							all[c.victim].Cmd.Process.Kill()
+							all[c.victim].Cmd.Wait()
+						}
+					})
+				}
+			}
+			for _, h := range []*farHost{from, to} {
+				h.web.mu.Lock()
+				h.web.seen = see
+				h.web.mu.Unlock()
+			}
+			from.W.Run("bpool", "drain", "--move", "--socket", from.Socket).Exits(t, 0, "")
+			select {
+			case <-killed:
+			case <-time.After(cmdtest.Patience):
+				t.Fatal("the step does not come")
+			}
+			usable := func() (where []string) {
+				for name, h := range all {
+					if name == c.victim {
+						continue
+					}
+					st := statusOf(h.Pool)
+					if strings.Contains(st, `"lease":"`) && !strings.Contains(st, `"stays":"it is being moved"`) {
+						where = append(where, name)
+					}
+				}
+				if len(where) > 1 {
+					t.Errorf("the session can be used at %v", where)
+				}
+				return where
+			}
+			cmdtest.Until(t, "the session is at "+c.where, func() bool {
+				where := strings.Join(usable(), "")
+				return where == c.where && (c.where != lost || m.hasEnded())
+			})
+			if c.where != lost {
+				m.check(1000)
+			}
+			usable()
+		})
 	}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // A lease moves from a host that is emptied to another one, which gets its saved session. The gateway alone says where
-// the lease is. Until the move is over nobody uses the lease: the host that it leaves has frozen it, requests wait here,
-// and nobody else knows the new one. After an error or a death at any step it is at one host, or ends at both.
+// the lease is. Until the move is over nobody uses the lease: the host that it leaves has frozen it, requests wait
+// here, and nobody else knows the new one. After an error or a death at any step it is at one host, or ends at both.
 
 // Times of a move.
 const (
