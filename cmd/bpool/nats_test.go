@@ -451,5 +451,11 @@ func TestRegionsOfNATS(t *testing.T) {
 	held[2].cmd.Process.Signal(syscall.SIGTERM)
 	waits.ends(0, "")
 	near.Run("bpool", "lease", "--region", "us", "A", "--", "true").Exits(t, 0, "")
-	w.Run("bpool", "lease", "--region", "us", "A", "--", "true").Exits(t, 64, "--nats")
+	g := gatewayOf(w, s, "LAUNCH=false", "NATS_REGION=eu", "_A_INSTANCES=1")
+	for region, host := range map[string]string{"eu": "", "us": "us0"} {
+		if l := g.Lease("--region", region, "A"); l.Lease.Host != host {
+			t.Errorf("a service has leased in region %s from %q", region, l.Lease.Host)
+		}
+	}
+	w.Pool("LAUNCH=false").W.Run("bpool", "lease", "--region", "us", "--", "true").Exits(t, 64, "no other hosts")
 }

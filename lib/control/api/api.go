@@ -105,6 +105,7 @@ type HoldRequest struct {
 	Holder  string         `json:"holder,omitempty"` // the holder's name in the status
 	Keep    string         `json:"keep,omitempty"`   // the connections stay for the next lease that says the same
 	Owner   *proc.Identity `json:"owner,omitempty"`  // the lease ends with this process
+	Region  string         `json:"region,omitempty"` // the only one of its host; "": any
 	Offer   string         `json:"offer,omitempty"`  // ID of the offer that is leased
 	Saved   []byte         `json:"-"`                // by HTTP only: a session that another host has saved
 

@@ -222,7 +222,7 @@ func Lease(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p := api.HoldRequest{Of: api.Of{Pool: c.Arg(), Instance: c.String("instance")},
+	p := api.HoldRequest{Of: api.Of{Pool: c.Arg(), Instance: c.String("instance")}, Region: c.String("region"),
 		TTL:   c.Duration("ttl").Milliseconds(),
 		Bound: cmd.Given() || c.Bool("wait")}
 	if p.Settings, err = flags.GivenSettings(c, settings.Lease); err != nil {
@@ -252,15 +252,13 @@ func Lease(c *cli.Context) error {
 		case p.Instance != "":
 			return c.UsageError("--nats and --instance exclude each other: hosts have instances of the same numbers")
 		}
-	} else if c.IsSet("region") {
-		return c.UsageError("--region needs --nats")
 	}
 	ctx, stop, _ := cmd.Begin(lifetime.Owner{FD: owner.FD}, false) // the service watches the process
 	defer stop(nil)
 	// obtain gets the lease. watch waits until it has ended, and end ends it.
 	obtain := func() (r *record.Record, watch func() string, end func(), err error) {
 		if elsewhere {
-			return leaseElsewhere(ctx, c, elsewhereRequest(p, c.String("region")))
+			return leaseElsewhere(ctx, c, elsewhereRequest(p))
 		}
 		cl, r, err := requestLease(ctx, c, p)
 		if err != nil {
@@ -317,9 +315,9 @@ func Lease(c *cli.Context) error {
 	}
 }
 
-// elsewhereRequest returns a request for a lease on any host, or with a region on any there.
-func elsewhereRequest(p api.HoldRequest, region string) gateway.Request {
-	r := gateway.Request{Pool: cmp.Or(p.Pool, config.Default), Region: region, Holder: p.Holder, Timeout: time.Minute}
+// elsewhereRequest returns a request for a lease on another host.
+func elsewhereRequest(p api.HoldRequest) gateway.Request {
+	r := gateway.Request{Pool: cmp.Or(p.Pool, config.Default), Region: p.Region, Holder: p.Holder, Timeout: time.Minute}
 	if p.Timeout != nil {
 		r.Timeout = time.Duration(*p.Timeout) * time.Millisecond
 	}

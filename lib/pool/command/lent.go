@@ -70,10 +70,11 @@ func (h *handler) holders() string {
 }
 
 // leaseAnywhere leases an instance for a user of this machine, of this host or of another one. Keep is the user's name
-// for what the lease leaves to the next one.
-func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request, keep string) (any, error) {
+// for what the lease leaves to the next one; region is the only one of the host, or "".
+func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request, keep, region string) (any, error) {
 	there := gateway.LoanRequest{By: r.By, TTL: r.TTL, Bound: r.Held, Confirm: r.Confirm, Owner: r.Owner,
-		Request: gateway.Request{Pool: cmp.Or(r.Pool, config.Default), Timeout: h.standard.LeaseTimeout}}
+		Request: gateway.Request{Pool: cmp.Or(r.Pool, config.Default), Region: region,
+			Timeout: h.standard.LeaseTimeout}}
 	there.User, there.Holder = h.service.Holder(r.By, r.Holder)
 	if r.TTL == 0 && !r.Held {
 		there.TTL = h.standard.LeaseTTL
@@ -110,7 +111,7 @@ func (h *handler) leaseFirst(ctx context.Context, r pool.Request, there gateway.
 	began := time.Now()
 	var w *pool.Waiting
 	_, _, none := h.service.Standard(r.Pool)
-	if none == nil {
+	if near := there.Region == "" || there.Region == h.standard.Hosts.Region; near && none == nil {
 		var g *pool.Grant
 		if g, w, none = h.service.Lease(ctx, r); g != nil || none != nil && !mayBeElsewhere(none) {
 			h.lent.Forget(there)

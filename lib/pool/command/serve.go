@@ -582,8 +582,12 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d
 	}
-	if r.Elsewhere {
-		return h.leaseAnywhere(ctx, r, keep)
+	switch {
+	case r.Elsewhere:
+		return h.leaseAnywhere(ctx, r, keep, p.Region)
+	case p.Region != "":
+		return nil, control.Errorf(control.BadRequest, "cannot lease in region %s: the service leases from no other "+
+			"hosts, as nats and hosts_token are not set, or the request names an instance", p.Region)
 	}
 	g, w, err := h.service.Lease(ctx, r)
 	if w == nil {
