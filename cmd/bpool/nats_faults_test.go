@@ -563,7 +563,7 @@ func TestFaultsOfProcesses(t *testing.T) {
 	t.Parallel()
 	rounds, each, most := 1, 8, 1500*time.Millisecond
 	if os.Getenv("LONG") != "" {
-		rounds, each, most = 10, 20, 20*time.Second
+		rounds, each, most = 5, 40, 20*time.Second
 	}
 	w := cmdtest.New(t)
 	f := &faults{t: t, w: w, server: startNATS(t), most: most, busy: map[any]bool{}, codes: map[int]int{}}

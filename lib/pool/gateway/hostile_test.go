@@ -262,6 +262,26 @@ func TestBadHosts(t *testing.T) {
 	}
 }
 
+// That a host refuses a request is said while it waits.
+func TestRefusalIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 1, 1, 1)
+		c.badHost("127.0.9.9:80", "http://127.0.9.9:80", func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 401, Status: "401", Body: http.NoBody}, nil
+		})
+		synctest.Wait()
+		var clients sync.WaitGroup
+		for range 2 {
+			clients.Go(func() { c.lease(time.Minute, 2*time.Second) })
+		}
+		time.Sleep(time.Second)
+		if text := c.current()[0].Waiting()["A"]; !strings.Contains(text, "the host bad: its answer is 401") {
+			t.Error(text)
+		}
+		clients.Wait()
+	})
+}
+
 // A host that the gateways reach by NATS alone takes no more than a tenth of what the others grant.
 func TestBlackHole(t *testing.T) {
 	grants := func(hole bool) (n int) {
