@@ -4,8 +4,10 @@ package main_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -215,4 +217,54 @@ func TestProgramsOnAGateway(t *testing.T) {
 	}
 	q.Stop()
 	cmdtest.Until(t, "its lease has ended", func() bool { return free(client) == 1 })
+}
+
+// No lease of another host is lost and no connection is cut by upgrades of the gateway's bpool and of the host's; the
+// processes of before end with their leases.
+func TestUpgradesUnderLeasesOfAHost(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	s := startNATS(t)
+	first, upgrades := 3, 2
+	if cmdtest.IsLong {
+		first, upgrades = 40, 10 // 50 leases
+	}
+	cmdtest.WriteFile(t, w.Dir+"/tokens", "ci "+ciToken+"\n")
+	host := startUpgradable(w.With("BTOOLS_STATE="+w.Dir+"/host.json"), []string{"--http", "0", "--token-file",
+		w.Dir + "/tokens", "--nats", s.url(), "--socket", w.Dir + "/host"}, fmt.Sprint("_A_INSTANCES=", first+upgrades),
+		"_A_ISOLATION=context", "START=lazy", "NATS_NAME=host0")
+	g := startUpgradable(w.With("BTOOLS_STATE="+w.Dir+"/gateway.json"), []string{"--nats", s.url(), "--socket",
+		w.Dir + "/gateway"}, "NATS_NAME=gateway", "HOSTS_TOKEN="+ciToken)
+	f := &traffic{t: t, stop: make(chan struct{})}
+	var holders []*exec.Cmd
+	lease := func() {
+		c, l := g.hold("A")
+		holders = append(holders, c)
+		f.ask(l)
+	}
+	for range first {
+		lease()
+	}
+	for range upgrades {
+		g.upgrade()
+		host.upgrade()
+		lease()
+	}
+	before := f.answers.Load()
+	cmdtest.Until(t, "all go on", func() bool { return f.answers.Load() > before+int64(10*len(holders)) })
+	for _, u := range []*upgradable{g, host} {
+		if got := u.w.Run("bpool", "status", "-f", "summary.leased_instances").Out; got != fmt.Sprintln(len(holders)) {
+			t.Errorf("the status has %s leases, not %d", got, len(holders))
+		}
+	}
+	t.Logf("%d leases, %d upgrades of each, %d answers", len(holders), upgrades, f.end())
+	g.w.Run("bpool", "release", "--all").Exits(t, 0, "")
+	for _, c := range holders {
+		if c.Wait(); c.ProcessState.ExitCode() != 69 {
+			t.Errorf("a holder ends with %d", c.ProcessState.ExitCode())
+		}
+	}
+	for _, u := range []*upgradable{g, host} {
+		u.awaitEnd(u.pids[:len(u.pids)-1]...)
+	}
 }

@@ -310,6 +310,7 @@ func (l line) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := n.strangers[r.URL.Host]
 	n.mu.Unlock()
 	if answer != nil {
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		return answer(r)
 	}
 	if dead {
