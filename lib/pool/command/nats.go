@@ -238,8 +238,8 @@ func (h *handler) joinNATS(ctx context.Context, c *cli.Context, cfg *config.Conf
 		return nil, err
 	}
 	if h.leases == nil && !isGateway {
-		return nil, c.UsageError("a service that is found by NATS needs --http and --token-file, by which others lease; " +
-			"one that leases from others needs HOSTS_TOKEN")
+		return nil, c.UsageError("a service that is found by NATS needs --http and --token-file, by which others " +
+			"lease; one that leases from others needs HOSTS_TOKEN")
 	}
 	n, err := connectNATS(c, hosts)
 	if err != nil {

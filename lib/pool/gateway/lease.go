@@ -96,7 +96,8 @@ func (g *Gateway) check(address string) error {
 	return fmt.Errorf("%s is not https: the token is not sent there", address)
 }
 
-// grant requests the lease of an offer, or without its ID of what is free at its host. The failure says what became of the request if there is an error.
+// grant requests the lease of an offer, or without its ID of what is free at its host. The failure says what became of
+// the request if there is an error.
 func (g *Gateway) grant(ctx context.Context, o *remote.Offer, r Request) (*Lease, remote.Failure, error) {
 	at := trim(o.URL)
 	if err := g.check(at); err != nil {

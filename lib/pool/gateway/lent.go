@@ -121,7 +121,8 @@ func (t *Lent) Forget(r LoanRequest) {
 
 // lend makes a lease the client's.
 func (t *Lent) lend(ctx, asking context.Context, r LoanRequest, lease *Lease) (*record.Record, error) {
-	l := &loan{LoanRequest: r, Lease: lease, of: record.Member[record.Lease](lease.Record, "lease"), started: time.Now()}
+	l := &loan{LoanRequest: r, Lease: lease, started: time.Now(),
+		of: record.Member[record.Lease](lease.Record, "lease")}
 	err := context.Cause(asking)
 	if err == nil {
 		err = t.add(ctx, l)

@@ -43,8 +43,8 @@ func (h *fakeHost) answer(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/lease" {
 			h.leases++
 		}
-		answer = map[string]any{"v": 1, "lease": map[string]any{"id": fmt.Sprintf("lease_1_aaaaaaaaaaaaaaa%d", h.leases),
-			"pool": "A", "instance": "0"}}
+		id := fmt.Sprint("lease_1_aaaaaaaaaaaaaaa", h.leases)
+		answer = map[string]any{"v": 1, "lease": map[string]any{"id": id, "pool": "A", "instance": "0"}}
 	case "/hold":
 		var p pool.Holding
 		json.Unmarshal(b, &p)

@@ -95,7 +95,8 @@ func (t *Lent) Attach(_ context.Context, r api.AttachRequest) (any, error) {
 
 // Downloads returns the downloads of a lease. It gets the files that are complete from the host, to a directory of
 // the lease below dir.
-func (t *Lent) Downloads(ctx context.Context, r api.DownloadsRequest, dir *state.Dir) (all []downloads.File, err error) {
+func (t *Lent) Downloads(ctx context.Context, r api.DownloadsRequest, dir *state.Dir) (all []downloads.File,
+	err error) {
 	l := t.find(r.Lease)
 	if l == nil {
 		return nil, pool.ErrNoLease(r.Lease)
@@ -130,7 +131,8 @@ func (t *Lent) Downloads(ctx context.Context, r api.DownloadsRequest, dir *state
 		f := &all[k]
 		if f.Path = ""; f.State == downloads.Complete {
 			if f.Path, err = t.fetch(ctx, l, f.GUID, dir); err != nil {
-				return nil, control.Errorf(control.Unavailable, "cannot get %s from the host %s: %v", f.Name, l.Host(), err)
+				return nil, control.Errorf(control.Unavailable, "cannot get %s from the host %s: %v", f.Name, l.Host(),
+					err)
 			}
 		}
 	}

@@ -184,7 +184,7 @@ type ask struct {
 	State    json.RawMessage `json:"state"` // the name of one, or a state
 	Holder   string          `json:"holder"`
 	Offer    string          `json:"offer"`   // that was made on NATS
-	Keep     string          `json:"keep"`    // the next lease of the token that says the same gets what this one leaves
+	Keep     string          `json:"keep"`    // the next lease that says the same gets what this one leaves
 	Session  json.RawMessage `json:"session"` // that another host has saved
 }
 
