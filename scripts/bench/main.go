@@ -76,6 +76,7 @@ var cases = []Case{
 	{"tasks", "tasks", solveTasks},
 	{"nats hosts", "leases of real hosts", leasesOfHosts},
 	{"nats", "hosts with room", manyHosts},
+	{"nats server", "one of three servers is killed", killedServer},
 	{"nats full", "full hosts", fullHosts(2000, 500, 0)},
 	{"nats full burst", "full hosts, a burst and busy cores", fullHosts(5000, 2000, 2)},
 	{"extension", "extension: launch", joinedLaunches},

@@ -24,6 +24,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -75,25 +76,62 @@ func (b *bench) nats() (pid int, url, monitor string) {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// connect connects to a server of NATS.
-func connect(url, name string) *bus.NATS {
-	n := must(bus.Connect(bus.Keys{Servers: []string{url}, Name: name}, quiet, nil))
+// threeServers starts a cluster, and returns the pids and the URLs of its servers.
+func (b *bench) threeServers() (pids []int, urls string) {
+	dir := must(os.MkdirTemp("", "btools-bench"))
+	b.atEnd(func() { os.RemoveAll(dir) })
+	file := must(os.ReadFile("../nats/three.conf"))
+	check(os.WriteFile(dir+"/three.conf", file, 0o600))
+	check(os.WriteFile(dir+"/users.conf", nil, 0o600)) // everybody may do everything
+	var routes, all []string
+	for range 3 {
+		routes = append(routes, "127.0.0.1:"+freePort())
+	}
+	for i, at := range routes {
+		listen := "127.0.0.1:" + freePort()
+		server := command(cmp.Or(os.Getenv("BTOOLS_NATS_SERVER"), "nats-server"), "-c", dir+"/three.conf", "-l",
+			"/dev/null")
+		server.Env = append(os.Environ(), fmt.Sprint("BTOOLS_NATS_SERVER=n", i), "BTOOLS_NATS_REGION=local",
+			"BTOOLS_NATS_LISTEN="+listen, "BTOOLS_NATS_CLUSTER="+at, "BTOOLS_ROUTE_PASSWORD=secret",
+			"BTOOLS_NATS_ROUTES=[nats://route:secret@"+strings.Join(routes, ", nats://route:secret@")+"]")
+		pids = append(pids, b.start(server))
+		all = append(all, "nats://"+listen)
+	}
+	return pids, strings.Join(all, ",")
+}
+
+// connect connects to a server of NATS, or to one of several. Changed is called when the connection is up or down.
+func connect(urls, name string, changed func(up bool)) *bus.NATS {
+	n := must(bus.Connect(bus.Keys{Servers: strings.Split(urls, ","), Name: name}, quiet, changed))
 	check(n.Await(ctx, 10*time.Second))
 	return n
 }
 
 // newGateway returns a gateway, whose requests to hosts go by a transport.
-func newGateway(ctx context.Context, url, name string, to http.RoundTripper) *gateway.Gateway {
-	n := connect(url, name)
-	return must(gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: name, Regions: []string{"local"},
+func newGateway(ctx context.Context, urls, name string, to http.RoundTripper) *gateway.Gateway {
+	var g atomic.Pointer[gateway.Gateway]
+	n := connect(urls, name, func(up bool) {
+		if g := g.Load(); g != nil {
+			g.Changed(up)
+		}
+	})
+	g.Store(must(gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: name, Regions: []string{"local"},
 		FarAfter: time.Second, Token: func() (string, error) { return webToken, nil },
-		HTTP: &http.Client{Transport: to}, Log: quiet}))
+		HTTP: &http.Client{Transport: to}, Log: quiet})))
+	return g.Load()
 }
 
 // cloud starts a number of hosts, each with some slots, and gateways.
 func (b *bench) cloud(hosts, slots, gateways int) *cloud {
 	server, url, monitor := b.nats()
-	c := &cloud{server: server, monitor: monitor, slots: hosts * slots, hosts: map[string]*pool.Service{}}
+	c := b.cloudAt(url, hosts, slots, gateways)
+	c.server, c.monitor = server, monitor
+	return c
+}
+
+// cloudAt does so at servers that are there.
+func (b *bench) cloudAt(urls string, hosts, slots, gateways int) *cloud {
+	c := &cloud{slots: hosts * slots, hosts: map[string]*pool.Service{}}
 	ctx, stop := context.WithCancel(context.Background())
 	b.atEnd(stop)
 	cfg := must(config.Load("", []string{"PW_MCP_PROXY_LAUNCH=false", fmt.Sprint("PW_MCP_PROXY__A_INSTANCES=", slots)}))
@@ -104,12 +142,13 @@ func (b *bench) cloud(hosts, slots, gateways int) *cloud {
 		v.LeaseLevel = slog.LevelDebug
 		must(v.Start(ctx))
 		c.hosts[name] = v
-		h := &offer.Host{Bus: connect(url, name), Pools: v.Offers, Name: name, Region: "local", URL: "https://" + name,
+		h := &offer.Host{Pools: v.Offers, Name: name, Region: "local", URL: "https://" + name,
 			Boot: name, Version: "1.0.0", Log: quiet}
+		h.Bus = connect(urls, name, h.Changed)
 		up.Go(func() { h.Run(ctx, v.Offers.Changed()) })
 	}
 	for i := range gateways {
-		c.gateways = append(c.gateways, newGateway(ctx, url, fmt.Sprint("g", i), c))
+		c.gateways = append(c.gateways, newGateway(ctx, urls, fmt.Sprint("g", i), c))
 	}
 	b.atEnd(func() {
 		for _, v := range c.hosts {
@@ -256,6 +295,39 @@ func manyHosts(b *bench) {
 		"%.1f, %.1f ms", waits.at(50), waits.at(99))
 	row("… messages a grant, cores and memory of nats-server", "≤ 6, ≤ 0.5, ≤ 200", "%.1f, %.2f, %.0f MiB", messages,
 		cores, pss(c.server))
+}
+
+// killedServer measures how long no request is served when one of three servers is killed, of which each has a third of
+// the hosts and gateways.
+func killedServer(b *bench) {
+	hosts, scale := simulated()
+	pids, urls := b.threeServers()
+	c := b.cloudAt(urls, hosts, 50, 20)
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	rate := 2000 * scale
+	mean := time.Duration(float64(c.slots) / 2 / rate * float64(time.Second))
+	all.Go(func() { c.load(ctx, &all, rate, mean, 15*time.Second) })
+	time.Sleep(10 * time.Second)
+	c.mu.Lock()
+	c.waits = nil
+	c.mu.Unlock()
+	check(syscall.Kill(pids[0], syscall.SIGKILL))
+	var longest time.Duration
+	last, granted := time.Now(), c.granted.Load()
+	for killed := last; time.Since(killed) < 5*time.Second; time.Sleep(time.Millisecond) {
+		if n := c.granted.Load(); n != granted {
+			last, granted = time.Now(), n
+		}
+		longest = max(longest, time.Since(last))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	row(fmt.Sprintf("%d hosts, %.0f requests/s, one of three servers killed: no lease for", hosts, rate), "≤ 0.5 s",
+		"%.2f s", longest.Seconds())
+	row("… wait p99 and longest in 5 s from there on", "–", "%.2f, %.2f s", c.waits.at(99)/1000, c.waits.at(100)/1000)
 }
 
 // fullHosts measures requests while all slots are in use and many wait; burnt is how many cores are busy besides.
