@@ -249,12 +249,13 @@ func connect(t *testing.T, s *natsServer) *bus.NATS {
 	return n
 }
 
-// Beside a host that cannot be reached commands get nine of ten leases that they get without it.
+// Beside a host that cannot be reached there are nine of ten leases that there are without it, whether commands are
+// gateways or services are.
 func TestRateBesideABlackHole(t *testing.T) {
 	if os.Getenv("LONG") == "" {
 		t.Skip("LONG=1 runs it")
 	}
-	rate := func(hole bool) float64 {
+	rate := func(hole, services bool) float64 {
 		w := cmdtest.New(t)
 		s := startNATS(t)
 		client, _ := hosts(w, s, 3, "LAUNCH=false", "_DEFAULT_INSTANCES=4")
@@ -262,120 +263,39 @@ func TestRateBesideABlackHole(t *testing.T) {
 			newFarHost(w, s, "hole", "LAUNCH=false", "_DEFAULT_INSTANCES=4").web.set(true, false)
 		}
 		cmdtest.Until(t, "the hosts are found", func() bool { return free(client) >= 12 })
+		on := []*cmdtest.World{client, client}
+		if services {
+			for i := range on {
+				name := fmt.Sprint(w.Dir, "/gateway", i)
+				on[i] = w.With("BTOOLS_STATE=" + name + ".json")
+				on[i].ServePool([]string{"--nats", s.url(), "--socket", name}, "HOSTS_TOKEN="+ciToken,
+					fmt.Sprint("NATS_NAME=gateway", i))
+				on[i] = on[i].With("BTOOLS_POOL_SOCKET=" + name)
+			}
+		}
 		var clients sync.WaitGroup
-		var mu sync.Mutex
-		n := 0
+		var n atomic.Int64
 		began := time.Now()
-		for range 20 {
+		for i := range 20 {
 			clients.Go(func() {
-				for time.Since(began) < time.Minute {
-					if r := client.Run("bpool", "lease", "--", "sleep", "1"); r.Code == 0 {
-						mu.Lock()
-						n++
-						mu.Unlock()
+				for time.Since(began) < 40*time.Second {
+					if r := on[i%2].Run("bpool", "lease", "--", "sleep", "1"); r.Code == 0 {
+						n.Add(1)
+					} else {
+						t.Errorf("%+v", r)
 					}
 				}
 			})
 		}
 		clients.Wait()
-		return float64(n) / time.Since(began).Seconds()
+		return float64(n.Load()) / time.Since(began).Seconds()
 	}
-	without, with := rate(false), rate(true)
-	t.Logf("%.2f leases/s, beside a black hole %.2f", without, with)
-	if with < 0.9*without {
-		t.Error("too few")
-	}
-}
-
-// Two hosts of one name that meet later, as no server has answered when they started, say so both.
-func TestHostsOfOneName(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	s := startNATS(t)
-	s.kill()
-	_, all := hosts(w, s, 2, "LAUNCH=false", "NATS_NAME=same")
-	s.start()
-	for i, p := range all {
-		cmdtest.Until(t, "a host says that another one has its name", func() bool {
-			return strings.Contains(p.Errs.String(), "another host is called same: that at "+all[1-i].HTTP)
-		})
-	}
-}
-
-// A server that cannot be used is named with the reason: one without an address, one that is something else, one that
-// says nothing, one whose users may do other things only. A service starts all the same, and says so.
-func TestBadServersOfNATS(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	s := startNATS(t)
-	cmdtest.WriteFile(t, w.Dir+"/small", "max_payload: 1KB\n")
-	cmdtest.WriteFile(t, w.Dir+"/jetstream", `authorization: { users: [ { user: u, password: p, permissions:
-		{ publish: "$JS.API.>", subscribe: "_INBOX.u.>" } } ] }`)
-	cmdtest.WriteFile(t, w.Dir+"/password", "p")
-	small, jetStream := startNATS(t, "-c", w.Dir+"/small"), startNATS(t, "-c", w.Dir+"/jetstream")
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	html := strings.TrimPrefix(cmdtest.TitledSite(t), "http://")
-	client, all := hosts(w, s, 1, "LAUNCH=false")
-	lease := func(servers string, vars ...string) cmdtest.Result {
-		return client.With(append(vars, "BTOOLS_POOL_NATS="+servers)...).Run("bpool", "lease", "--timeout", "700ms", "--",
-			"echo", "leased")
-	}
-	for servers, text := range map[string]string{
-		"nats://none.invalid:4222":          "none.invalid",
-		"nats://" + html:                    "no NATS server has answered",
-		"nats://" + silent.Addr().String():  "no NATS server has answered",
-		"nats://127.0.0.1:1":                "connection refused",
-		"nats://127.0.0.1:1," + small.url(): "max_payload must be 8192 or more",
-	} {
-		lease(servers).Exits(t, 75, text)
-	}
-	lease(jetStream.url(), "PW_MCP_PROXY_NATS_USER=u", "PW_MCP_PROXY_NATS_PASSWORD_FILE="+w.Dir+"/password").
-		Exits(t, 78, `Permissions Violation for Publish to "btools.v1.local.free.DEFAULT.any.u.`)
-	if r := lease("nats://none.invalid:4222,nats://127.0.0.1:1," + s.url()); r.Out != "leased\n" {
-		t.Errorf("with one good server of three: %+v", r)
-	}
-	for _, name := range []string{"*", ">", "DEFAULT.any", "DEFAULT "} { // no pool is called so
-		client.Run("bpool", "lease", "--timeout", "100ms", name, "--", "true").Exits(t, 75, "instance of pool "+name+":")
-	}
-	if n, said := free(client), all[0].Errs.String(); n != 1 || strings.Contains(said, "error") {
-		t.Errorf("%d are free; the host says %s", n, said)
-	}
-	tokens := w.Dir + "/tokens"
-	later := w.WebPool([]string{"--token-file", tokens, "--nats", "nats://" + silent.Addr().String(), "--socket",
-		w.Dir + "/later"}, "LAUNCH=false")
-	cmdtest.Until(t, "the service says that no server answers", func() bool {
-		return strings.Contains(later.Errs.String(), "no NATS server has answered for 2s")
-	})
-}
-
-// A server whose name has no address yet is found when it has one.
-func TestNATSNameThatResolvesLater(t *testing.T) {
-	t.Parallel()
-	w := cmdtest.New(t)
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a process another /etc/hosts")
-	}
-	s := startNATS(t)
-	client, _ := hosts(w, s, 1, "LAUNCH=false")
-	file := w.Dir + "/hosts"
-	cmdtest.WriteFile(t, file, "127.0.0.1 localhost\n")
-	_, port, _ := net.SplitHostPort(s.addr)
-	c := client.Cmd("unshare", "-m", "sh", "-c", `mount --bind "$0" /etc/hosts && exec bpool lease -- echo leased`, file)
-	c.Env = append(c.Env, "BTOOLS_POOL_NATS=nats://later.test:"+port)
-	out := cmdtest.StartRead(t, c)
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintln(f, "127.0.0.1 later.test")
-	f.Close()
-	b, _ := io.ReadAll(out)
-	if err := c.Wait(); err != nil || string(b) != "leased\n" {
-		t.Errorf("%v: %s", err, b)
+	for _, services := range []bool{false, true} {
+		without, with := rate(false, services), rate(true, services)
+		t.Logf("services %v: %.2f leases/s, beside a black hole %.2f", services, without, with)
+		if with < 0.9*without {
+			t.Error("too few")
+		}
 	}
 }
 
