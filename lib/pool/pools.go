@@ -84,7 +84,10 @@ func suggestion(name string, names []string) string {
 	if near := spell.Nearest(name, names); near != "" {
 		return "did you mean " + near + "?"
 	}
-	if len(names) == 1 {
+	switch len(names) {
+	case 0:
+		return "this service has none of its own"
+	case 1:
 		return "there is " + names[0]
 	}
 	return "there are " + strings.Join(names, ", ")
