@@ -133,10 +133,13 @@ func TestDrainHost(t *testing.T) {
 
 // moved is a session that moves, with two tabs.
 type moved struct {
-	*command
+	t *testing.T
+	cmdtest.Leased
 	site string
 	n    int
 }
+
+func (s *moved) at() string { return s.Instance.HTTPURL }
 
 // movingSite serves long pages.
 func movingSite(t *testing.T) string {
@@ -181,7 +184,7 @@ type movedPage struct {
 // pages returns the tabs, for which the session wakes.
 func (s *moved) pages() (all []movedPage) {
 	s.t.Helper()
-	defer cmdtest.Dial(s.t, s.lease().Instance.WSURL).Conn.Close(1000, "")
+	defer cmdtest.Dial(s.t, s.Instance.WSURL).Conn.Close(1000, "")
 	_, list := cmdtest.Get(s.t, "GET", s.at()+"/json/list")
 	if err := json.Unmarshal([]byte(list), &all); err != nil {
 		s.t.Fatalf("%s: %v", list, err)
@@ -200,7 +203,8 @@ func (s *moved) check(pad int) {
 			`localStorage.pad.length, sessionStorage.s, scrollY].join()"}`)
 		path := strings.TrimPrefix(p.URL, s.site)
 		paths = append(paths, path)
-		if want := fmt.Sprintf("%s,sid=%d,%d,%d,%s%d,1234", path, s.n, s.n, pad, path, s.n); !strings.Contains(got, want) {
+		want := fmt.Sprintf("%s,sid=%d,%d,%d,%s%d,1234", path, s.n, s.n, pad, path, s.n)
+		if !strings.Contains(got, want) {
 			t.Errorf("session %d has %s, want %s", s.n, got, want)
 		}
 		c.Conn.Close(1000, "")
@@ -210,9 +214,10 @@ func (s *moved) check(pad int) {
 	}
 }
 
-// moveHosts starts three hosts with sessions, and leases that sleep at the first one.
-func moveHosts(t *testing.T, w *cmdtest.World, s *natsServer, leases, pad int) (client *cmdtest.World,
-	all []*cmdtest.Pool, sessions []*moved) {
+// moveHosts starts three hosts with sessions, and leases by a gateway that sleep at the first one.
+func moveHosts(w *cmdtest.World, s *natsServer, leases, pad int) (client, g *cmdtest.World, all []*cmdtest.Pool,
+	sessions []*moved) {
+	t := w.T
 	t.Helper()
 	client, all = hosts(w, s, 3, "BROWSER=chrome-headless-shell", "_A_IS_DEFAULT=1", "_A_ISOLATION=context",
 		fmt.Sprintf("_A_INSTANCES=%d", leases), "_A_HIBERNATE=200ms")
@@ -221,10 +226,11 @@ func moveHosts(t *testing.T, w *cmdtest.World, s *natsServer, leases, pad int) (
 	for _, host := range []string{"host1", "host2"} {
 		client.Run("bpool", "drain", "--host", host).Exits(t, 0, "")
 	}
+	service := gatewayOf(w, s)
 	for n := range leases {
-		c := &moved{command: hold(client, "A"), site: site, n: n}
-		c.begin(pad).Conn.Close(1000, "")
-		sessions = append(sessions, c)
+		m := &moved{t, service.Lease("A"), site, n}
+		m.begin(pad).Conn.Close(1000, "")
+		sessions = append(sessions, m)
 	}
 	for _, host := range []string{"host1", "host2"} {
 		client.Run("bpool", "drain", "--off", "--host", host).Exits(t, 0, "")
@@ -232,7 +238,7 @@ func moveHosts(t *testing.T, w *cmdtest.World, s *natsServer, leases, pad int) (
 	cmdtest.Until(t, "all sessions sleep", func() bool {
 		return strings.Count(statusOf(all[0]), `"hibernated":true`) == leases
 	})
-	return client, all, sessions
+	return client, service.W, all, sessions
 }
 
 // statusOf returns the status of a host.
@@ -256,7 +262,7 @@ func TestMove(t *testing.T) {
 		leases, pad = 51, 160_000
 	}
 	w := cmdtest.New(t)
-	client, all, sessions := moveHosts(t, w, startNATS(t), leases, pad)
+	client, g, all, sessions := moveHosts(w, startNATS(t), leases, pad)
 	used := cmdtest.FirstPage(t, sessions[0].at())
 	used.Ask("Runtime.evaluate", `{"expression":"scrollTo({ top: 1234, behavior: 'instant' })"}`)
 	began := time.Now()
@@ -279,13 +285,53 @@ func TestMove(t *testing.T) {
 		s.check(pad)
 	}
 	t.Logf("they have been asked within %v", time.Since(began))
-	for _, s := range sessions {
-		s.cmd.Process.Signal(syscall.SIGTERM)
-		s.ends(0, "")
+	got := g.Run("bpool", "status").Out
+	if strings.Count(got, `"lease":"`) != leases || strings.Contains(got, `"host":"host0"`) {
+		t.Errorf("the gateway's leases: %s", got)
 	}
+	g.Run("bpool", "release", "--all").Exits(t, 0, "")
 	if n := leasesOf(all); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
+}
+
+// A session that is awake moves when nobody has been connected for 5 s; so does one of a host's process that has a
+// successor. One of a gateway's process that has a successor stays.
+func TestMoveAfterUpgrade(t *testing.T) {
+	t.Parallel()
+	if !cmdtest.IsLong {
+		t.Skip("LONG=1 runs it")
+	}
+	w := cmdtest.New(t)
+	s := startNATS(t)
+	client, all := hosts(w, s, 2, "BROWSER=chrome-headless-shell", "_A_IS_DEFAULT=1", "_A_ISOLATION=context",
+		"_A_INSTANCES=2")
+	for k, p := range all {
+		all[k].W = p.W.With("BTOOLS_POOL_SOCKET=" + p.Socket)
+		t.Cleanup(func() { stopService(t, fmt.Sprintf("%s/host%d.json", w.Dir, k)) })
+	}
+	cmdtest.Until(t, "two hosts are found", func() bool { return free(client) == 4 })
+	client.Run("bpool", "drain", "--host", "host1").Exits(t, 0, "")
+	g := gatewayOf(w, s)
+	t.Cleanup(func() { stopService(t, w.Dir+"/gateway.json") })
+	m := &moved{t, g.Lease("A"), movingSite(t), 0}
+	m.begin(10).Conn.Close(1000, "")
+	began := time.Now()
+	all[0].W.Run("bpool", "upgrade").Exits(t, 0, "")
+	client.Run("bpool", "drain", "--off", "--host", "host1").Exits(t, 0, "")
+	cmdtest.Until(t, "two hosts are found", func() bool { return len(listHosts(client)) == 2 })
+	client.Run("bpool", "drain", "--host", "host0", "--move", "--wait").Exits(t, 0, "waiting for 1 lease (A/")
+	if took := time.Since(began); took < 5*time.Second {
+		t.Errorf("it has moved after %v", took)
+	}
+	m.check(10)
+	g.W.Run("bpool", "upgrade").Exits(t, 0, "")
+	client.Run("bpool", "drain", "--off", "--host", "host0").Exits(t, 0, "")
+	client.Run("bpool", "drain", "--host", "host1", "--move").Exits(t, 0, "")
+	cmdtest.Until(t, "it is said why the lease stays", func() bool {
+		return strings.Contains(statusOf(all[1]), `"stays":"its gateway is stopping, or was upgraded"`)
+	})
+	m.check(10)
 }
 
 // Whoever is killed at whichever step of a move: never are there two copies of the session that can be used. It is at
@@ -333,7 +379,8 @@ func TestKilledInAMove(t *testing.T) {
 				return h
 			}
 			from := start("from")
-			m := &moved{command: hold(client, "A"), site: movingSite(t)}
+			held := hold(client, "A")
+			m := &moved{t, held.lease(), movingSite(t), 0}
 			m.begin(1000).Conn.Close(1000, "")
 			cmdtest.Until(t, "the session sleeps", func() bool {
 				return strings.Contains(statusOf(from.Pool), `"hibernated":true`)
@@ -347,7 +394,7 @@ func TestKilledInAMove(t *testing.T) {
 						defer close(killed)
 						switch c.victim {
 						case "gateway":
-							m.cmd.Process.Kill()
+							held.cmd.Process.Kill()
 						case "nats":
 							s.cmd.Process.Kill()
 						default:
@@ -385,7 +432,7 @@ func TestKilledInAMove(t *testing.T) {
 			}
 			cmdtest.Until(t, "the session is at "+c.where, func() bool {
 				where := strings.Join(usable(), "")
-				return where == c.where && (c.where != lost || m.hasEnded())
+				return where == c.where && (c.where != lost || held.hasEnded())
 			})
 			if c.where != lost {
 				m.check(1000)

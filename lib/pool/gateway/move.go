@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -127,6 +128,9 @@ func (l *Lease) move(from spot) {
 // moveFrom moves the lease, and returns for how long it must not be tried again.
 func (l *Lease) moveFrom(from spot) (again time.Duration) {
 	g, log := l.gateway, l.gateway.options.Log.With("lease", l.ID, "from", from.host.name)
+	if g.ctx.Err() != nil {
+		return l.stay(from, errors.New("its gateway is stopping, or was upgraded"))
+	}
 	l.awaitUnused()
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(l.ctx, moveTime)
@@ -175,10 +179,15 @@ func (l *Lease) moveFrom(from spot) (again time.Duration) {
 	}
 	g.options.Count(LeaseMoved, "stayed")
 	log.Warn("a lease has not moved to another host", "after", time.Since(began).Round(time.Millisecond), "error", err)
-	thawing, cancel := context.WithTimeout(l.ctx, remote.EndTime)
+	return l.stay(from, err)
+}
+
+// stay thaws the lease, which has not moved, and returns for how long it must not be tried again.
+func (l *Lease) stay(at spot, why error) time.Duration {
+	ctx, cancel := context.WithTimeout(l.ctx, remote.EndTime)
 	defer cancel()
-	off := map[string]any{"lease": from.id, "off": true, "why": err.Error()}
-	if from.host.ask(thawing, "/freeze", off, nothing) == nil {
+	off := map[string]any{"lease": at.id, "off": true, "why": why.Error()}
+	if at.host.ask(ctx, "/freeze", off, nothing) == nil {
 		return stayTime
 	}
 	return pool.FreezeTime // it thaws by itself, and a request that is late may still freeze it

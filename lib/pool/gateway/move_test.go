@@ -60,7 +60,8 @@ func newMovers(t *testing.T, seed uint64, hosts int) *movers {
 		addr := fmt.Sprintf("127.0.1.%d:80", i+1)
 		m.keepers[addr] = k
 		at := &station{net: m.network, name: k.name}
-		stop, _ := at.Subscribe(bus.FreeSubject("r", "A", bus.All, bus.All, bus.All), bus.FreeGroup, func(q *bus.Message) {
+		asks := bus.FreeSubject("r", "A", bus.All, bus.All, bus.All)
+		stop, _ := at.Subscribe(asks, bus.FreeGroup, func(q *bus.Message) {
 			m.lock.Lock()
 			defer m.lock.Unlock()
 			if k.dead || k.drains {
@@ -77,8 +78,8 @@ func newMovers(t *testing.T, seed uint64, hosts int) *movers {
 // gateway starts a gateway.
 func (m *movers) gateway(name string) (g *Gateway, end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	g, err := New(ctx, Options{Bus: &station{net: m.network, name: name}, User: name, Regions: []string{"r"}, Log: discard,
-		Down:  func() (time.Time, error) { return time.Time{}, nil },
+	g, err := New(ctx, Options{Bus: &station{net: m.network, name: name}, User: name, Regions: []string{"r"},
+		Log: discard, Down: func() (time.Time, error) { return time.Time{}, nil },
 		Token: func() (string, error) { return "t", nil }, HTTP: &http.Client{Transport: mover{m, name}},
 		Count: func(e Event, result string) {
 			if e == LeaseMoved && result == "moved" {
@@ -147,8 +148,8 @@ func (m mover) RoundTrip(r *http.Request) (*http.Response, error) {
 			return
 		}
 		done <- func() (*http.Response, error) {
-			return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(bytes.NewReader(answer))},
-				nil
+			return &http.Response{StatusCode: code, Status: http.StatusText(code),
+				Body: io.NopCloser(bytes.NewReader(answer))}, nil
 		}
 	})
 	select {
@@ -198,7 +199,8 @@ func (m *movers) serveLocked(addr string, k *keeper, path string, body []byte) (
 			return 200, b
 		case verb == "use" && !now.Before(c.frozen):
 			if c.uses != m.uses[c.session] {
-				m.broken(fmt.Sprintf("the copy of %s at %s has %d uses of %d", c.session, k.name, c.uses, m.uses[c.session]))
+				m.broken(fmt.Sprintf("the copy of %s at %s has %d uses of %d", c.session, k.name, c.uses,
+					m.uses[c.session]))
 			}
 			c.uses++
 			m.uses[c.session] = c.uses
@@ -355,7 +357,8 @@ func TestFaultsOfMoves(t *testing.T) {
 							if err != nil {
 								continue
 							}
-							for until := time.Now().Add(m.upTo(2 * time.Minute)); time.Now().Before(until) && l.ctx.Err() == nil; {
+							until := time.Now().Add(m.upTo(2 * time.Minute))
+							for time.Now().Before(until) && l.ctx.Err() == nil {
 								time.Sleep(m.upTo(3 * time.Second))
 								m.use(l)
 							}
