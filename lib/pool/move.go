@@ -157,6 +157,9 @@ func (v *Service) Draining() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	state := DrainingMove
+	if len(v.pools) == 0 {
+		state = "yes"
+	}
 	for _, p := range v.pools {
 		switch {
 		case !p.drained && !v.closing:

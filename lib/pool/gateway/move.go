@@ -160,7 +160,7 @@ func (l *Lease) moveFrom(from spot) (again time.Duration) {
 	}
 	if err == nil {
 		g.options.Count(LeaseMoved, "moved")
-		log.Info("a lease has moved to another host", "to", l.Host())
+		log.Info("a lease has moved to another host", "to", l.Host(), "took_ms", time.Since(began).Milliseconds())
 		l.mu.Lock()
 		moved := l.moved
 		l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *Lease) moveFrom(from spot) (again time.Duration) {
 		return 0
 	}
 	g.options.Count(LeaseMoved, "stayed")
-	log.Warn("a lease has not moved to another host", "after", time.Since(began).Round(time.Millisecond), "error", err)
+	log.Warn("a lease has not moved to another host", "took_ms", time.Since(began).Milliseconds(), "error", err)
 	return l.stay(from, err)
 }
 
