@@ -333,8 +333,8 @@ func TestBadServersOfNATS(t *testing.T) {
 	html := strings.TrimPrefix(cmdtest.TitledSite(t), "http://")
 	client, all := hosts(w, s, 1, "LAUNCH=false")
 	lease := func(servers string, vars ...string) cmdtest.Result {
-		return client.With(append(vars, "BTOOLS_POOL_NATS="+servers)...).Run("bpool", "lease", "--timeout", "700ms", "--",
-			"echo", "leased")
+		on := client.With(append(vars, "BTOOLS_POOL_NATS="+servers)...)
+		return on.Run("bpool", "lease", "--timeout", "700ms", "--", "echo", "leased")
 	}
 	for servers, text := range map[string]string{
 		"nats://none.invalid:4222":          "none.invalid",
@@ -351,7 +351,8 @@ func TestBadServersOfNATS(t *testing.T) {
 		t.Errorf("with one good server of three: %+v", r)
 	}
 	for _, name := range []string{"*", ">", "DEFAULT.any", "DEFAULT "} { // no pool is called so
-		client.Run("bpool", "lease", "--timeout", "100ms", name, "--", "true").Exits(t, 75, "instance of pool "+name+":")
+		client.Run("bpool", "lease", "--timeout", "100ms", name, "--", "true").
+			Exits(t, 75, "instance of pool "+name+":")
 	}
 	if n, said := free(client), all[0].Errs.String(); n != 1 || strings.Contains(said, "error") {
 		t.Errorf("%d are free; the host says %s", n, said)
@@ -376,7 +377,8 @@ func TestNATSNameThatResolvesLater(t *testing.T) {
 	file := w.Dir + "/hosts"
 	cmdtest.WriteFile(t, file, "127.0.0.1 localhost\n")
 	_, port, _ := net.SplitHostPort(s.addr)
-	c := client.Cmd("unshare", "-m", "sh", "-c", `mount --bind "$0" /etc/hosts && exec bpool lease -- echo leased`, file)
+	c := client.Cmd("unshare", "-m", "sh", "-c",
+		`mount --bind "$0" /etc/hosts && exec bpool lease -- echo leased`, file)
 	c.Env = append(c.Env, "BTOOLS_POOL_NATS=nats://later.test:"+port)
 	out := cmdtest.StartRead(t, c)
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)

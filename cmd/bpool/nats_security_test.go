@@ -87,7 +87,8 @@ func TestLeasesOfOtherGateways(t *testing.T) {
 		path, body string
 		code       int
 	}{
-		{"/release", body, 404}, {"/renew", body, 404}, {"/state", body, 404}, {"/freeze", body, 404}, {"/rest", body, 404},
+		{"/release", body, 404}, {"/renew", body, 404}, {"/state", body, 404},
+		{"/freeze", body, 404}, {"/rest", body, 404},
 		{"/session/" + id, "", 404},
 		{"/lease/" + id + ".wrong/json/version", "", 404}, {"/lease/" + id + "/json/version", "", 404},
 	} {

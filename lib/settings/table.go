@@ -256,9 +256,9 @@ func readServers(s *Settings, text string, _ Files) error {
 	s.Hosts.NATS = nil
 	for one := range strings.SplitSeq(text, ",") {
 		one = strings.TrimSpace(one)
-		if _, host, has := strings.Cut(one, "@"); has { // first, as errors show the URL
+		if at := strings.LastIndex(one, "@"); at >= 0 { // first, as errors show the URL
 			return fmt.Errorf("must not have a user or password in the URL of %s, where others can read it: "+
-				"NATS_USER with NATS_PASSWORD_FILE, NATS_NKEY or NATS_CREDS have it", host[strings.LastIndex(host, "@")+1:])
+				"NATS_USER with NATS_PASSWORD_FILE, NATS_NKEY or NATS_CREDS have it", one[at+1:])
 		}
 		u, err := url.Parse(one)
 		if err != nil || u.Host == "" || u.Scheme != "tls" && u.Scheme != "nats" {

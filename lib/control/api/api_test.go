@@ -74,8 +74,8 @@ func TestWire(t *testing.T) {
 			"r", "o", nil, "a", "b", true, true, "m"},
 			`{"pool":"A","instance":"0","lease":"l","session":"n","all":true,"settings":{"state":"s"},` +
 				`"timeout_ms":0,"ttl_ms":1,` +
-				`"bound":true,"confirm":true,"holder":"h","keep":"k","region":"r","offer":"o","as":"a","by":"b","now":true,` +
-				`"own":true,"launch":"m"}`},
+				`"bound":true,"confirm":true,"holder":"h","keep":"k","region":"r","offer":"o","as":"a","by":"b",` +
+				`"now":true,"own":true,"launch":"m"}`},
 		{RenewRequest{TTL: 1, Confirm: true}, `{"ttl_ms":1,"confirm":true}`},
 		{DrainRequest{}, `{}`},
 		{ScaleRequest{Of{Pool: "A"}, 2}, `{"pool":"A","instances":2}`},
