@@ -148,8 +148,8 @@ func tokenOf(h settings.Hosts) func() (string, error) {
 	}
 }
 
-// newGateway returns a gateway to the hosts of a network.
-func newGateway(ctx context.Context, c *cli.Context, n *network) (*gateway.Gateway, error) {
+// newGateway returns a gateway to the hosts of a network, of which one may be this process.
+func newGateway(ctx context.Context, c *cli.Context, n *network, self string) (*gateway.Gateway, error) {
 	h := n.hosts
 	if h.Token == "" {
 		return nil, &exit.Error{Code: exit.Config, Err: errors.New("no token for the hosts is set"),
@@ -163,7 +163,7 @@ func newGateway(ctx context.Context, c *cli.Context, n *network) (*gateway.Gatew
 	if len(regions) == 0 {
 		regions = []string{h.Region}
 	}
-	g, err := gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, User: h.Name, Regions: regions,
+	g, err := gateway.New(ctx, gateway.Options{Bus: n, Down: n.Down, Self: self, User: h.Name, Regions: regions,
 		FarAfter: h.FarAfter, First: h.Place == settings.First, Token: tokenOf(h), HTTP: to, Plain: h.Plain,
 		Log: c.Log, Count: n.metrics.count})
 	if err == nil {
@@ -194,7 +194,7 @@ func leaseElsewhere(ctx context.Context, c *cli.Context, r gateway.Request) (rec
 		return nil, nil, nil, err
 	}
 	own, stop := context.WithCancel(context.Background())
-	g, err := newGateway(own, c, n)
+	g, err := newGateway(own, c, n, "")
 	if err != nil {
 		stop()
 		n.Close()
@@ -249,8 +249,12 @@ func (h *handler) joinNATS(ctx context.Context, c *cli.Context, cfg *config.Conf
 	if !isGateway {
 		return n, nil
 	}
+	self := ""
+	if h.isHost() {
+		self = hosts.Name
+	}
 	ctx, stop := context.WithCancelCause(ctx)
-	g, err := newGateway(ctx, c, n)
+	g, err := newGateway(ctx, c, n, self)
 	if err != nil {
 		stop(err)
 		n.Close()
@@ -272,6 +276,9 @@ func (h *handler) joinNATS(ctx context.Context, c *cli.Context, cfg *config.Conf
 	return n, nil
 }
 
+// isHost reports whether clients of other machines lease from the service.
+func (h *handler) isHost() bool { return h.leases != nil && len(h.service.Names()) > 0 }
+
 // beHost makes the service known to the gateways of other machines, if it is a host, until it has a successor. Unless
 // it succeeds another process of the same service, there must be no other host of its name.
 func (h *handler) beHost(ctx context.Context, n *network, url string, succeeds bool, log *slog.Logger) error {
@@ -285,7 +292,7 @@ func (h *handler) beHost(ctx context.Context, n *network, url string, succeeds b
 			n.Close()
 		}()
 	}()
-	if h.leases == nil || len(h.service.Names()) == 0 {
+	if !h.isHost() {
 		return nil
 	}
 	if h.public != nil {

@@ -49,6 +49,7 @@ type place struct{ region, pool string }
 type Options struct {
 	Bus      bus.Bus
 	Down     func() (since time.Time, last error) // of the connection
+	Self     string                               // name of the host that this process is; "": none
 	User     string                               // of NATS
 	Regions  []string                             // its own first
 	FarAfter time.Duration                        // of a request that waits, until the next region
@@ -115,6 +116,9 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	}
 	random := mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64()))
 	g.table = remote.New(o.Regions, o.FarAfter, ranks, random)
+	if o.Self != "" { // it has leased what it has itself
+		g.table.Exclude(time.Now(), o.Self)
+	}
 	stop, err := o.Bus.Subscribe(bus.OfferSubject(bus.All, bus.Token(o.User), g.id, bus.All), "", g.offered)
 	if err != nil {
 		return nil, err
@@ -489,6 +493,7 @@ func (g *Gateway) Waiting() map[string]string {
 	texts := map[string]string{}
 	for name, r := range oldest {
 		hosts, before := g.table.Before(r)
+		hosts = slices.DeleteFunc(hosts, func(name string) bool { return name == g.options.Self })
 		texts[name] = fmt.Sprintf("in the queues of %s, with %d or more before it", list(hosts), before)
 		if len(hosts) == 0 {
 			texts[name] = "no host has answered that it has the pool"

@@ -478,6 +478,12 @@ func later(a, b time.Time) time.Time {
 // Reached notes that a host can be reached.
 func (t *Table) Reached(host string) { delete(t.avoided, host) }
 
+// Exclude has a host never be used.
+func (t *Table) Exclude(now time.Time, host string) { t.avoid(host).until = now.Add(never) }
+
+// never is longer than any gateway runs.
+const never = 100 * 365 * 24 * time.Hour
+
 // avoid returns the avoidance of a host.
 func (t *Table) avoid(host string) *avoidance {
 	if t.avoided[host] == nil {
