@@ -331,11 +331,12 @@ func TestBadServersOfNATS(t *testing.T) {
 	}
 	defer silent.Close()
 	html := strings.TrimPrefix(cmdtest.TitledSite(t), "http://")
-	client, all := hosts(w, s, 1, "LAUNCH=false")
+	client, host := hosts(w, s, 1, "LAUNCH=false")
 	lease := func(servers string, vars ...string) cmdtest.Result {
 		on := client.With(append(vars, "BTOOLS_POOL_NATS="+servers)...)
 		return on.Run("bpool", "lease", "--timeout", "700ms", "--", "echo", "leased")
 	}
+	var all sync.WaitGroup
 	for servers, text := range map[string]string{
 		"nats://none.invalid:4222":          "none.invalid",
 		"nats://" + html:                    "no NATS server has answered",
@@ -343,18 +344,21 @@ func TestBadServersOfNATS(t *testing.T) {
 		"nats://127.0.0.1:1":                "connection refused",
 		"nats://127.0.0.1:1," + small.url(): "max_payload must be 8192 or more",
 	} {
-		lease(servers).Exits(t, 75, text)
+		all.Go(func() { lease(servers).Exits(t, 75, text) })
 	}
+	for _, name := range []string{"*", ">", "DEFAULT.any", "DEFAULT "} { // no pool is called so
+		all.Go(func() {
+			client.Run("bpool", "lease", "--timeout", "100ms", name, "--", "true").
+				Exits(t, 75, "instance of pool "+name+":")
+		})
+	}
+	all.Wait()
 	lease(jetStream.url(), "PW_MCP_PROXY_NATS_USER=u", "PW_MCP_PROXY_NATS_PASSWORD_FILE="+w.Dir+"/password").
 		Exits(t, 78, `Permissions Violation for Publish to "btools.v1.local.free.DEFAULT.any.u.`)
 	if r := lease("nats://none.invalid:4222,nats://127.0.0.1:1," + s.url()); r.Out != "leased\n" {
 		t.Errorf("with one good server of three: %+v", r)
 	}
-	for _, name := range []string{"*", ">", "DEFAULT.any", "DEFAULT "} { // no pool is called so
-		client.Run("bpool", "lease", "--timeout", "100ms", name, "--", "true").
-			Exits(t, 75, "instance of pool "+name+":")
-	}
-	if n, said := free(client), all[0].Errs.String(); n != 1 || strings.Contains(said, "error") {
+	if n, said := free(client), host[0].Errs.String(); n != 1 || strings.Contains(said, "error") {
 		t.Errorf("%d are free; the host says %s", n, said)
 	}
 	tokens := w.Dir + "/tokens"

@@ -39,8 +39,8 @@ func TestNATSUsersWithJWT(t *testing.T) {
 	s := startNATS(t, "-c", dir+"/server.conf")
 	tokens := w.Dir + "/tokens"
 	cmdtest.WriteFile(t, tokens, "ci "+ciToken+" trust\n")
-	w.With("BTOOLS_STATE="+w.Dir+"/host.json").WebPool([]string{"--token-file", tokens, "--nats", s.url(), "--socket",
-		w.Dir + "/host"}, "NATS_NAME=vm1", "NATS_CREDS="+dir+"/vm1.creds", "_A_INSTANCES=3")
+	host := w.With("BTOOLS_STATE="+w.Dir+"/host.json").WebPool([]string{"--token-file", tokens, "--nats", s.url(),
+		"--socket", w.Dir + "/host"}, "NATS_NAME=vm1", "NATS_CREDS="+dir+"/vm1.creds", "_A_INSTANCES=3")
 	as := func(user string) *cmdtest.World {
 		return w.With("BTOOLS_POOL_NATS="+s.url(), "PW_MCP_PROXY_HOSTS_TOKEN="+ciToken, "PW_MCP_PROXY_NATS_NAME="+user,
 			"PW_MCP_PROXY_NATS_CREDS="+dir+"/"+user+".creds")
@@ -66,6 +66,17 @@ func TestNATSUsersWithJWT(t *testing.T) {
 	s.cmd.Process.Signal(syscall.SIGHUP)
 	barred("old", "auth", old)
 	as("ci").Run("bpool", "lease", "A", "--", "true").Exits(t, 0, "")
+	held := hold(as("ci"), "A")
+	userFiles(t, nil, dir, "revoke", "vm1")
+	s.cmd.Process.Signal(syscall.SIGHUP)
+	cmdtest.Until(t, "the host is told that it is not let in", func() bool {
+		return strings.Contains(host.Errs.String(), "NATS refuses the user vm1: nats: auth")
+	})
+	if code, _ := cmdtest.Get(t, "GET", held.at()+"/json/version"); code != 200 || held.hasEnded() {
+		t.Error("a lease has ended with its host's right to offer")
+	}
+	held.cmd.Process.Signal(syscall.SIGTERM)
+	held.ends(0, "")
 }
 
 // A gateway with all rights of NATS neither sees, uses, renews, holds nor ends the lease of another one: the host
