@@ -318,7 +318,11 @@ func (n *NATS) Subscribe(subject, group string, serve func(*Message)) (stop func
 		return nil, err
 	}
 	s.SetPendingLimits(65_536, 8<<20)
-	return func() { s.Unsubscribe() }, nil
+	return func() {
+		if s.Drain() != nil { // which serves messages that are on their way
+			s.Unsubscribe()
+		}
+	}, nil
 }
 
 func (n *NATS) message(subject string, data []byte, respond func([]byte) error) *Message {
