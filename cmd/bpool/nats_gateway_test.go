@@ -84,7 +84,7 @@ func TestGatewayWithPools(t *testing.T) {
 	for _, gives := range []*command{far, own} {
 		waits := begin(g.W, "lease", "--wait")
 		cmdtest.Until(t, "it says where it waits", func() bool {
-			return strings.Contains(waits.errs.String(), "on other hosts: in the queues of host0, with 0 or more before it")
+			return strings.Contains(waits.errs.String(), "on other hosts: in the queues of host0, with 0 or more")
 		})
 		from := gives.lease().Lease.Host
 		gives.cmd.Process.Signal(syscall.SIGTERM)
@@ -171,13 +171,22 @@ func TestGatewayOfSessions(t *testing.T) {
 	cmdtest.Until(t, "the leases have ended on the host", func() bool { return free(client) == 2 })
 }
 
-// A gateway that is killed has no leases after 10 s; one that is told to stop ends them at once.
+// A gateway that is told to stop waits for its leases; one that is killed has none after 10 s.
 func TestEndOfAGateway(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	s := startNATS(t)
 	client, _ := hosts(w, s, 1, "_A_INSTANCES=2")
 	cmdtest.Until(t, "the host is found", func() bool { return free(client) == 2 })
+	stops := gatewayWith(w, s, []string{"--drain-timeout", "1m"})
+	last := hold(stops.W, "A")
+	stops.Cmd.Process.Signal(syscall.SIGTERM)
+	cmdtest.Until(t, "it waits for its lease", func() bool {
+		return strings.Contains(stops.Errs.String(), "waiting up to 1m0s for 1 lease")
+	})
+	if last.cmd.Process.Signal(syscall.SIGTERM); stops.Cmd.Wait() != nil {
+		t.Errorf("it ends with %v", stops.Cmd.ProcessState)
+	}
 	g := gatewayOf(w, s)
 	g.Lease("A")
 	held := hold(g.W, "A")
