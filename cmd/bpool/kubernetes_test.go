@@ -186,7 +186,7 @@ func TestKubernetes(t *testing.T) {
 		return p
 	}
 	host, job := newPod("StatefulSet/browsers", "browsers-0"), newPod("Job/tests", "tests")
-	sidecar := newPod("Job/suite", "suite")
+	sidecar, gateway := newPod("Job/suite", "suite"), newPod("Deployment/gateway", "gateway")
 	values := map[string]string{} // by NAME/KEY
 	read := func(path string) string {
 		b, err := os.ReadFile(path)
@@ -197,7 +197,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	write := func() {
 		t.Helper()
-		for _, p := range []*pod{host, job, sidecar} {
+		for _, p := range []*pod{host, job, sidecar, gateway} {
 			p.files(all, values)
 		}
 	}
@@ -221,15 +221,18 @@ func TestKubernetes(t *testing.T) {
 	cmdtest.WriteFile(t, conf, users)
 	writeCertificate(t, natsCert, natsKey)
 	s := startNATS(t, "-c", conf, "--tls", "--tlscert", natsCert, "--tlskey", natsKey)
-	host.nats, job.nats, sidecar.nats = s.addr, s.addr, s.addr
+	host.nats, job.nats, sidecar.nats, gateway.nats = s.addr, s.addr, s.addr, s.addr
 
 	// The host, which is given its keys one after the other.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	freeAddress := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().String()
 	}
-	address := l.Addr().String()
-	l.Close()
+	address := freeAddress()
 	on, args := host.command("http=:7420", "http="+address, "browsers-0.browsers.btools.svc:7420", address)
 	on = on.With("PW_MCP_PROXY_BROWSER=chrome-headless-shell", "PW_MCP_PROXY_START=lazy", "PW_MCP_PROXY_SPARES=0")
 	refused := func(want string) {
@@ -266,4 +269,17 @@ func TestKubernetes(t *testing.T) {
 	on.Run("bpool", args...).Exits(t, 0, "")
 	on, args = sidecar.command()
 	w.Run("bpool", "lease", "--socket", start().Socket, "CHROME", "--", "test", "-n", "{ws_endpoint}").Exits(t, 0, "")
+
+	// The gateway for programs without bpool.
+	values["gateway-tls/tls.crt"], values["gateway-tls/tls.key"] = read(cert), read(key)
+	values["gateway-tokens/tokens"] = "agents " + otherToken + " pools=CHROME max=20"
+	write()
+	address = freeAddress()
+	on, args = gateway.command("http=:7430", "http="+address, "gateway.btools.svc:7430", address)
+	start()
+	r := w.Run("curl", "-sSk", "-H", "Authorization: Bearer "+otherToken, "-d", `{"ttl":"500ms"}`,
+		"https://"+address+"/lease")
+	if !strings.Contains(r.Out, `"https://`+address+`/lease/lease_`) {
+		t.Errorf("the gateway: %+v", r)
+	}
 }

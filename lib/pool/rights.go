@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"crypto/subtle"
 	"os"
 	"os/user"
 	"slices"
@@ -195,18 +194,6 @@ func (v *Service) RemoteOf(id string) (Remote, error) {
 		at.Prefix = fleet.Prefix + l.id
 	}
 	return at, nil
-}
-
-// Enter is RemoteOf for a client that knows the secret of a lease.
-func (v *Service) Enter(id, secret string) (Remote, error) {
-	if !leaseID().MatchString(id) {
-		return Remote{}, ErrNoLease(id)
-	}
-	at, err := v.RemoteOf(id)
-	if err == nil && subtle.ConstantTimeCompare([]byte(at.Path), []byte(RemotePrefix+id+"."+secret)) != 1 {
-		return Remote{}, ErrNoLease(id)
-	}
-	return at, err
 }
 
 // EndRemoved ends the leases of tokens that no longer exist.

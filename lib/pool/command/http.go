@@ -37,7 +37,10 @@ func serveHTTP(ctx context.Context, l net.Listener, h *handler, f *front.Front) 
 	f.Limit.Max = maxMonitors
 	if f.Guard.Tokens != nil {
 		f.Limit.Max = maxClients
-		f.Followed = func() { h.service.EndRemoved(f.Guard.Tokens.Has) }
+		f.Followed = func() {
+			h.service.EndRemoved(f.Guard.Tokens.Has)
+			h.lent.EndRemoved(f.Guard.Tokens.Has)
+		}
 	}
 	f.ReadTimeout, f.WriteTimeout = 10*time.Second, 30*time.Second
 	if err := f.Serve(ctx, nil, l); err != nil {
@@ -98,7 +101,7 @@ func (h *handler) routes(f *front.Front) []front.Route {
 	if f.Guard.Tokens == nil {
 		return routes
 	}
-	h.leases = &web.Server{Pools: v, Lease: h.lease, Call: h.serve(), Elsewhere: h.elsewhere,
+	h.leases = &web.Server{Pools: v, Admit: h.admit, Lease: h.lease, Call: h.serve(), Elsewhere: h.elsewhere,
 		HoldElsewhere: h.holdElsewhere, Public: h.public, Boot: newBoot()}
 	return append(routes, h.leases.Routes()...)
 }

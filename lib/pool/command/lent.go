@@ -17,6 +17,7 @@ import (
 	"btools/lib/pool/config"
 	"btools/lib/pool/gateway"
 	"btools/lib/record"
+	"btools/lib/tokens"
 )
 
 // A service that leases from other hosts treats those leases as it treats its own.
@@ -94,6 +95,8 @@ func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request, keep, regio
 			return nil, err
 		}
 		there.State = state.Export()
+	} else if r.Inline != nil {
+		there.State = r.Inline.Export()
 	}
 	if !h.lent.Keeps(there) {
 		return h.leaseFirst(ctx, r, there)
@@ -104,6 +107,18 @@ func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request, keep, regio
 		}
 		return control.Finish(h.leaseFirst(ctx, r, there))
 	}), nil
+}
+
+// admit returns how long a token's request for a lease of a pool waits by default, or why it may not lease there.
+func (h *handler) admit(t *tokens.Token, name string) (time.Duration, error) {
+	most, err := h.service.For(control.ByToken(t)).Admit(name)
+	if err == nil || h.lent == nil || control.ErrorOf(err).Code != control.PoolNotFound {
+		return most, err
+	}
+	if name = cmp.Or(name, config.Default); t.Pools != nil && !t.Admin && !slices.Contains(t.Pools, name) {
+		return 0, control.Errorf(control.NotAllowed, "the token %s may not lease from the pool %s", t.Name, name)
+	}
+	return h.standard.LeaseTimeout, nil
 }
 
 // leaseFirst leases an own instance or, if none is free, the first that becomes free here or on another host.

@@ -273,6 +273,9 @@ func (h *handler) joinNATS(ctx context.Context, c *cli.Context, cfg *config.Conf
 	h.standard = cfg.Global
 	h.lent = gateway.NewLent(g, endpointGuard(c), h.service.NoteElsewhere)
 	n.metrics.lent = h.lent
+	if h.leases != nil {
+		h.leases.Lent = h.lent
+	}
 	return n, nil
 }
 

@@ -325,8 +325,11 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 
 // remotes returns a lease, which a retired process may have as well, or all that a token has here.
 func (h *handler) remotes(ctx context.Context, who *control.Peer, lease string) (any, error) {
+	if h.leases == nil {
+		return nil, pool.ErrNoLease(lease)
+	}
 	if lease != "" {
-		at, err := h.service.RemoteOf(lease)
+		at, err := h.leases.RemoteOf(lease)
 		if err != nil && !h.hasLeft() {
 			if there := h.elsewhere(ctx, lease, ""); len(there) > 0 {
 				return there, nil
@@ -338,8 +341,8 @@ func (h *handler) remotes(ctx context.Context, who *control.Peer, lease string) 
 	if who.Token == nil {
 		return all, nil
 	}
-	for _, r := range h.service.For(who).Leases() {
-		if at, err := h.service.RemoteOf(record.Member[record.Lease](r, "lease").ID); err == nil {
+	for _, r := range h.leases.LeasesOf(who) {
+		if at, err := h.leases.RemoteOf(record.Member[record.Lease](r, "lease").ID); err == nil {
 			all = append(all, web.Distant{Remote: at, Record: r})
 		}
 	}

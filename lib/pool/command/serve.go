@@ -70,7 +70,7 @@ func load(c *cli.Context) (*config.Config, error) {
 // loadServed reads the configuration of a service. One that only leases from other hosts needs no pool.
 func loadServed(c *cli.Context) (*config.Config, error) {
 	cfg, err := load(c)
-	if err == nil && c.String("token-file") == "" && (c.String("nats") != "" || len(cfg.Global.Hosts.NATS) > 0) &&
+	if err == nil && (c.String("nats") != "" || len(cfg.Global.Hosts.NATS) > 0) &&
 		cfg.Global.Hosts.Token != "" {
 		cfg.DropDefault()
 	}
@@ -118,8 +118,10 @@ func Serve(c *cli.Context) (err error) {
 	}
 	web := &front.Front{Guard: guard.Guard{NoPages: true, Browsers: guard.NewBrowsers(c.State())}, Log: c.Log}
 	if web.Guard.Tokens, err = flags.OpenTokens(c, func(all []tokens.Token) error {
-		return checkPools(all,
-			names())
+		if cfg.Global.Hosts.Token != "" {
+			return nil // other hosts may have them
+		}
+		return checkPools(all, names())
 	}); err != nil {
 		return err
 	}
@@ -577,7 +579,8 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
 		State: set.State, States: login, Inline: inline, By: callerOf(ctx), Offer: p.Offer, Session: p.Saved}
-	r.Elsewhere = h.lent != nil && r.Instance == "" && r.By.Token == nil
+	asksThisHost := r.By.Token != nil && (r.Offer != "" || keep != "") // a gateway does
+	r.Elsewhere = h.lent != nil && r.Instance == "" && !asksThisHost
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

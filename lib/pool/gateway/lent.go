@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,11 +15,13 @@ import (
 
 	"btools/lib/control"
 	"btools/lib/control/api"
+	"btools/lib/fleet"
 	"btools/lib/guard"
 	"btools/lib/pool"
 	"btools/lib/pool/remote"
 	"btools/lib/proc"
 	"btools/lib/record"
+	"btools/lib/tokens"
 	"btools/lib/wait"
 )
 
@@ -55,6 +58,7 @@ type loan struct {
 	of      record.Lease    // as the host knows it
 	browser record.Instance // at its address here
 	started time.Time
+	secret  string // of its address by HTTP, if a token has it
 
 	// Under the lock of Lent:
 	expires time.Time // zero: never
@@ -164,6 +168,14 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 	}
 	if err := t.serveLocked(l); err != nil {
 		return err
+	}
+	if by := l.By.Token; by != nil {
+		if !by.Trust && !by.Admin && l.browser.WSURL != "" && !l.isSession() {
+			return control.Errorf(control.NotAllowed,
+				"the token %s may not lease a whole browser, which reads the files of its host's user: give it trust",
+				by.Name)
+		}
+		l.secret = rand.Text()
 	}
 	t.leases[l.ID] = l
 	if l.Keep != "" {
@@ -398,6 +410,36 @@ func (t *Lent) endAll(all []*loan, why string) (ids []string) {
 	return ids
 }
 
+// EndRemoved ends the leases of tokens that no longer exist.
+func (t *Lent) EndRemoved(exists func(*tokens.Token) bool) {
+	all := t.all(&control.Peer{UID: os.Geteuid()})
+	all = slices.DeleteFunc(all, func(l *loan) bool { return l.By.Token == nil || exists(l.By.Token) })
+	t.endAll(all, "its token was removed")
+}
+
+// RemoteOf returns the address of a token's lease.
+func (t *Lent) RemoteOf(id string) (pool.Remote, error) {
+	l := t.find(id)
+	if l == nil || l.secret == "" {
+		return pool.Remote{}, pool.ErrNoLease(id)
+	}
+	at := pool.Remote{Path: pool.RemotePrefix + id + "." + l.secret, Ended: l.ctx.Done()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.browser.WSURL != "" {
+		at.Local, at.Prefix = t.addr, fleet.Prefix+id
+	}
+	return at, nil
+}
+
+// Leases returns the records of somebody's leases.
+func (t *Lent) Leases(who *control.Peer) (records []*record.Record) {
+	for _, l := range t.all(who) {
+		records = append(records, t.record(l))
+	}
+	return records
+}
+
 // Confirm makes a lease outlive the connection that requested it.
 func (t *Lent) Confirm(id string) error {
 	l := t.find(id)
@@ -474,6 +516,9 @@ func (t *Lent) Status(who *control.Peer, name string) (all []api.PoolStatus) {
 	return all
 }
 
+// isSession reports whether the browser of a lease is a session, whose address ends with it, and not a whole one.
+func (l *loan) isSession() bool { return strings.HasSuffix(l.browser.WSURL, l.ID) }
+
 // row returns a lease as the status shows it.
 func (l *loan) row(who *control.Peer) api.InstanceStatus {
 	at := l.place()
@@ -481,7 +526,7 @@ func (l *loan) row(who *control.Peer) api.InstanceStatus {
 		LeaseDuration: new(time.Since(l.started).Milliseconds()), LeaseStarted: &record.Time{Time: l.started},
 		By: l.By.String(), User: l.User, Browser: record.Member[record.Browser](l.Record, "browser").Type,
 		Headless: l.browser.Headless, Isolation: "process"}
-	if strings.HasSuffix(l.browser.WSURL, l.ID) { // else its address is that of the whole browser
+	if l.isSession() {
 		i.Isolation = "context"
 	}
 	if !l.resting.IsZero() {

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -38,7 +39,7 @@ func (s *Server) readdress(r *http.Request, rec *record.Record) {
 	if is, err := rec.Get("instance", &i); !is || err != nil {
 		return // it has no browser
 	}
-	at, err := s.Pools.RemoteOf(l.ID)
+	at, err := s.RemoteOf(l.ID)
 	if err != nil {
 		if there := s.Elsewhere(r.Context(), l.ID, ""); len(there) == 1 {
 			at, err = there[0].Remote, nil
@@ -54,11 +55,24 @@ func (s *Server) readdress(r *http.Request, rec *record.Record) {
 	rec.MustSet("instance", i)
 }
 
+// enter returns the address of a lease for a client that knows its secret.
+func (s *Server) enter(id, secret string) (pool.Remote, error) {
+	if !pool.IsLeaseID(id) {
+		return pool.Remote{}, pool.ErrNoLease(id)
+	}
+	at, err := s.RemoteOf(id)
+	want := pool.RemotePrefix + id + "." + secret
+	if err == nil && subtle.ConstantTimeCompare([]byte(at.Path), []byte(want)) != 1 {
+		return pool.Remote{}, pool.ErrNoLease(id)
+	}
+	return at, err
+}
+
 // browser answers a request to the address of a lease, /lease/ID.SECRET.
 func (s *Server) browser(w *front.Response, r *http.Request) error {
 	name, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, pool.RemotePrefix), "/")
 	id, secret, _ := strings.Cut(name, ".")
-	at, err := s.Pools.Enter(id, secret)
+	at, err := s.enter(id, secret)
 	if err != nil {
 		there := s.Elsewhere(r.Context(), id, cmp.Or(secret, "none"))
 		if len(there) != 1 {
@@ -107,7 +121,7 @@ func (s *Server) connect(w *front.Response, r *http.Request) error {
 	var i record.Instance
 	rec.Get("lease", &l)
 	rec.Get("instance", &i)
-	at, err := s.Pools.RemoteOf(l.ID)
+	at, err := s.RemoteOf(l.ID)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,11 @@ import (
 // Server answers the requests of clients. Set its fields before use.
 type Server struct {
 	Pools *pool.Service
+	// Lent has leases on other hosts; nil: there are none.
+	Lent Lent
+	// Admit returns how long a token's request for a lease of a pool waits by default, or why it may not lease there;
+	// nil: as the pools say.
+	Admit func(t *tokens.Token, pool string) (time.Duration, error)
 	// Lease answers hold, with a state that the request itself has, if not nil.
 	Lease func(ctx context.Context, r api.HoldRequest, inline *logins.State) (any, error)
 	// Call answers the other methods.
@@ -47,6 +52,34 @@ type Server struct {
 
 	lines    lines
 	relaying atomic.Int64
+}
+
+// Lent is the leases on other hosts.
+type Lent interface {
+	Has(id string) bool
+	Confirm(id string) error
+	RemoteOf(id string) (pool.Remote, error)
+	Leases(who *control.Peer) []*record.Record
+}
+
+// has reports whether a lease is one on another host.
+func (s *Server) has(id string) bool { return s.Lent != nil && s.Lent.Has(id) }
+
+// RemoteOf returns the address of a token's lease.
+func (s *Server) RemoteOf(id string) (pool.Remote, error) {
+	if s.has(id) {
+		return s.Lent.RemoteOf(id)
+	}
+	return s.Pools.RemoteOf(id)
+}
+
+// LeasesOf returns the records of somebody's leases of this process.
+func (s *Server) LeasesOf(who *control.Peer) []*record.Record {
+	all := s.Pools.For(who).Leases()
+	if s.Lent != nil {
+		all = append(all, s.Lent.Leases(who)...)
+	}
+	return all
 }
 
 // Relaying returns how many requests are being answered by the browsers of leases of this process.
@@ -218,7 +251,13 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 			return nil, control.Errorf(control.BadRequest, "%v", err)
 		}
 	}
-	most, err := s.Pools.For(control.ByToken(t)).Admit(a.Pool)
+	admit := s.Admit
+	if admit == nil {
+		admit = func(t *tokens.Token, pool string) (time.Duration, error) {
+			return s.Pools.For(control.ByToken(t)).Admit(pool)
+		}
+	}
+	most, err := admit(t, a.Pool)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +284,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 	rec := got.(*record.Record)
 	var l record.Lease
 	rec.Get("lease", &l)
-	at, err := s.Pools.RemoteOf(l.ID)
+	at, err := s.RemoteOf(l.ID)
 	if err != nil { // it has ended already
 		leave()
 		return nil, err
@@ -292,7 +331,11 @@ func (s *Server) lease(w *front.Response, r *http.Request, t *tokens.Token) erro
 		err = conn.Flush()
 	}
 	if err == nil {
-		s.Pools.Confirm(l.ID) // unless it has ended
+		if s.has(l.ID) {
+			s.Lent.Confirm(l.ID)
+		} else {
+			s.Pools.Confirm(l.ID) // unless it has ended
+		}
 	}
 	return nil // the lease ends with done unless it is confirmed
 }
@@ -401,7 +444,7 @@ type State struct {
 // leases answers /leases.
 func (s *Server) leases(w *front.Response, r *http.Request) error {
 	_, t := guard.TokenOf(r)
-	all := s.Pools.For(control.ByToken(t)).Leases()
+	all := s.LeasesOf(control.ByToken(t))
 	for _, d := range s.Elsewhere(control.WithPeer(r.Context(), control.ByToken(t)), "", "") {
 		all = append(all, d.Record)
 	}
