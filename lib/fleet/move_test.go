@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/downloads"
 	"btools/lib/fleet/book"
 	"btools/lib/virtual"
 )
@@ -72,6 +73,16 @@ func TestFreeze(t *testing.T) {
 			}
 			of.Leave()
 		}
+		files, err := downloads.New(downloads.Options{Dir: t.TempDir() + "/files"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.setFiles(files)
+		files.Begin("6a2e9b8a-8ac8-4a5c-a6c5-1f8b9f3f6a01", "http://a/", "file")
+		sleep(10 * time.Second)
+		freeze("a download is running")
+		files.FailAll("interrupted")
+		freeze("")
 		if _, err := Receive(t.TempDir(), []byte("{")); err == nil {
 			t.Error("a session is taken that is none")
 		}

@@ -57,8 +57,9 @@ const (
 	Restart control.Method[Of, *record.Record]              = "restart"
 	Stop    control.Method[Of, *record.Record]              = "stop"
 
-	Drain  control.Method[DrainRequest, Instances] = "drain"
-	Freeze control.Method[FreezeRequest, struct{}] = "freeze" // nobody uses a lease that is about to move
+	Drain control.Method[DrainRequest, Instances] = "drain"
+	// Freeze has nobody use a lease that is about to move.
+	Freeze control.Method[FreezeRequest, struct{}] = "freeze"
 	Scale  control.Method[ScaleRequest, Instances] = "scale"
 	Reload control.Method[struct{}, any]           = "reload"
 	// Upgrade starts a successor of the service, and answers when that is ready.
