@@ -99,6 +99,13 @@ func TestGatewayWithPools(t *testing.T) {
 			far = waits
 		}
 	}
+	s.kill()
+	cmdtest.Until(t, "it says that NATS is away", func() bool {
+		r := g.W.Run("bpool", "lease", "--timeout", "1200ms")
+		return r.Code == 75 && strings.Contains(r.Err, "on other hosts: no NATS server answers") &&
+			strings.Contains(r.Err, "no NATS server has answered for")
+	})
+	s.start()
 	table := g.W.Run("bpool", "status", "--output=table")
 	if !strings.Contains(table.Out, "HOST") || !strings.Contains(table.Out, "host0") {
 		t.Errorf("%+v", table)

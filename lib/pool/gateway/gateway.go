@@ -495,7 +495,9 @@ func (g *Gateway) Waiting() map[string]string {
 		hosts, before := g.table.Before(r)
 		hosts = slices.DeleteFunc(hosts, func(name string) bool { return name == g.options.Self })
 		texts[name] = fmt.Sprintf("in the queues of %s, with %d or more before it", list(hosts), before)
-		if len(hosts) == 0 {
+		if down, _ := g.options.Down(); !down.IsZero() {
+			texts[name] = "no NATS server answers"
+		} else if len(hosts) == 0 {
 			texts[name] = "no host has answered that it has the pool"
 		}
 		if why := g.waits[r].refused; why != nil {
