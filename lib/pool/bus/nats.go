@@ -179,10 +179,12 @@ func (n *NATS) set(up bool, err error) {
 	}
 }
 
+// barring finds that the server does not let a user in, of which not all errors are those of the client's package.
+var barring = regexp.MustCompile(`(?i)authorization violation|authentication (expired|revoked)`)
+
 // note notes an error of the connection. That a server does not let the user in is logged at once.
 func (n *NATS) note(err error) (bars bool) {
-	bars = errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
-		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+	bars = barring.MatchString(err.Error())
 	if bars {
 		err = fmt.Errorf("NATS refuses the user %s: %w: look at %s", n.keys.Name, err, n.keys.setting())
 	}
