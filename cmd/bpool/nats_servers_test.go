@@ -224,7 +224,7 @@ func TestRegionsOfServers(t *testing.T) {
 		t.Logf("from %s: %v, the slowest after %v", at, hosts, longest)
 	}
 	hosts, longest := leases("leaf", 10)
-	if hosts["us0"] != 10 || longest < 200*time.Millisecond || longest > time.Second {
+	if hosts["us0"] != 10 || longest < 200*time.Millisecond || longest > 2*time.Second {
 		t.Errorf("when the region is full: %v, the slowest after %v", hosts, longest)
 	}
 	t.Logf("far: %v, the slowest after %v", hosts, longest)
@@ -330,9 +330,9 @@ func TestNoServerOfNATS(t *testing.T) {
 	}
 	own.W.Run("bpool", "lease", "B", "--", "true").Exits(t, 0, "")
 	wait()
-	down := 2 * time.Second
+	down, most := 2*time.Second, 6*time.Second // with the programs that look
 	if cmdtest.IsLong {
-		down = 10 * time.Second
+		down, most = 10*time.Second, 2*time.Second
 	}
 	time.Sleep(time.Until(killed.Add(down)))
 	s.start()
@@ -344,7 +344,7 @@ func TestNoServerOfNATS(t *testing.T) {
 	connected := time.Now()
 	cmdtest.Until(t, "all requests wait in two queues again", func() bool { return waiting(client) == 8 })
 	took, then := connected.Sub(back), time.Since(connected)
-	if t.Logf("connected after %v, in line after %v more", took, then); took > 3*time.Second || then > 2*time.Second {
+	if t.Logf("connected after %v, in line after %v more", took, then); took > most+time.Second || then > most {
 		t.Error("that is late")
 	}
 	check()
