@@ -34,7 +34,8 @@ func TestWebOfGateway(t *testing.T) {
 	g.W = on.With("BTOOLS_POOL_SOCKET=" + g.Socket)
 	a, b, c := webClient{t, g.HTTP, trustToken}, webClient{t, g.HTTP, otherToken}, webClient{t, g.HTTP, adminToken}
 
-	if code, text := b.do("/lease", `{"pool":"A"}`); code != 403 || !strings.Contains(text, "not lease from the pool A") {
+	if code, text := b.do("/lease", `{"pool":"A"}`); code != 403 ||
+		!strings.Contains(text, "not lease from the pool A") {
 		t.Errorf("a token for another pool: %d %s", code, text)
 	}
 	if code, text := c.do("/lease", `{"pool":"A"}`); code != 403 || !strings.Contains(text, "whole browser") {

@@ -496,7 +496,8 @@ func queueOfHosts(ctx context.Context, gateways []*gateway.Gateway) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				asked := time.Now()
-				l, err := gateways[rand.IntN(len(gateways))].Lease(ctx, gateway.Request{Pool: "A", Timeout: time.Minute})
+				l, err := gateways[rand.IntN(len(gateways))].Lease(ctx,
+					gateway.Request{Pool: "A", Timeout: time.Minute})
 				if err != nil {
 					continue
 				}

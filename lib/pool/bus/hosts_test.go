@@ -39,8 +39,8 @@ func TestHosts(t *testing.T) {
 			for i := at; i < n; i += 50 {
 				b := connect(fmt.Sprint("host", i))
 				connections[i] = b
-				_, err := b.Announce(Service{Host: fmt.Sprint("host", i), Region: "r", Version: "1.0.0", URL: "https://h",
-					Pools: []string{"A", "B"}, Load: func(pool string) Load {
+				_, err := b.Announce(Service{Host: fmt.Sprint("host", i), Region: "r", Version: "1.0.0",
+					URL: "https://h", Pools: []string{"A", "B"}, Load: func(pool string) Load {
 						return Load{Pools: []PoolLoad{{Name: pool, Total: 50, Free: i}}}
 					}})
 				if err == nil {
@@ -70,7 +70,8 @@ func TestHosts(t *testing.T) {
 			names[h.Host] = true
 			size += len(h.Pools)
 		}
-		t.Logf("%d of %d hosts in %v, of which 300 ms are silence; all were there after %v", len(names), n, took, started)
+		t.Logf("%d of %d hosts in %v, of which 300 ms are silence; all were there after %v", len(names), n, took,
+			started)
 		if err != nil || len(names) != n || len(found) != n || size != 2*n {
 			t.Errorf("%d hosts, %d pools, %v", len(found), size, err)
 		}

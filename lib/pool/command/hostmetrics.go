@@ -21,7 +21,8 @@ type hostMetrics struct {
 // newHostMetrics returns the metrics, with a counter of each result.
 func newHostMetrics() *hostMetrics {
 	counter := func(name, help, label string, values []string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bpool", Name: name, Help: help}, []string{label})
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bpool", Name: name, Help: help},
+			[]string{label})
 		for _, v := range values {
 			c.WithLabelValues(v)
 		}

@@ -694,7 +694,8 @@ func (t *Table) ask(now time.Time, in *reach) []Step {
 		in.waits = true
 	}
 	if in.waits {
-		if next := t.asked[in.served()].Add(t.again()); len(in.of.Not) == 0 && next.After(now) { // another one asks for all
+		// Another one asks for all.
+		if next := t.asked[in.served()].Add(t.again()); len(in.of.Not) == 0 && next.After(now) {
 			in.askAt = next
 			t.wake(in.of, next)
 			return nil
