@@ -33,7 +33,7 @@ type Session interface {
 	Snapshot(ctx context.Context, last bool) (*virtual.Snapshot, error)
 	Look(context.Context) (*virtual.Snapshot, error)
 	Stats() api.Stats
-	// TellControl has a function called when a person takes control, and when that ends.
+	// TellControl has a function called when a person takes control or is asked, and when that ends.
 	TellControl(func(event, who string))
 	End(context.Context) error
 }
@@ -295,8 +295,8 @@ func (f *Fleet) sweep() {
 	f.sweepLocked()
 }
 
-// tellControl notes that a person has taken over the session of an entry, which then stays as if it had a user, or has
-// given it back.
+// tellControl notes that a person has taken over the session of an entry or is asked to, which then stays as if it had
+// a user, or that this is over.
 func (e *Entry) tellControl(s Session, event, who string) {
 	f := e.fleet
 	f.mu.Lock()
@@ -304,7 +304,7 @@ func (e *Entry) tellControl(s Session, event, who string) {
 	if !wait.Closed(s.Done()) {
 		e.tell(Event{Event: event, Why: who})
 	}
-	if event == "taken" {
+	if event == "taken" || event == "asked" {
 		f.table.Take(&e.Session)
 		return
 	}

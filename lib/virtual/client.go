@@ -106,6 +106,7 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 	defer s.work.Done()
 	if k.person != nil {
 		s.clients.tellControl()
+		s.clients.tellAsk()
 	}
 	var work sync.WaitGroup
 	work.Go(func() { k.toClient.Run(k.ctx.Done()) })

@@ -122,11 +122,16 @@ func (c *clientSet) every(persons bool) (all []*Client) {
 
 // tellControl tells persons who has control.
 func (c *clientSet) tellControl() {
+	c.tellPersons("Btools.control", func(k *Client) any { return c.s.lock.holding(k) })
+}
+
+// tellPersons sends an event to each person.
+func (c *clientSet) tellPersons(method string, params func(*Client) any) {
 	c.s.browser.mu.Lock()
 	defer c.s.browser.mu.Unlock()
 	for k := range c.all {
 		if k.person != nil {
-			k.toClient.Put(wire.Event("", "Btools.control", c.s.lock.holding(k)))
+			k.toClient.Put(wire.Event("", method, params(k)))
 		}
 	}
 }

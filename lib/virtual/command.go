@@ -284,6 +284,9 @@ func (r request) handle(action policy.Action) {
 	case "Btools.give":
 		give(r)
 		return
+	case "Btools.requestHuman":
+		requestHuman(r)
+		return
 	case "Btools.waitUntilFree":
 		waitUntilFree(r)
 		return

@@ -25,15 +25,17 @@ type personLock struct {
 	s      *Session
 	closed atomic.Bool // a person has control
 
-	mu      sync.Mutex
-	hold    takeover.Hold
-	people  map[string]int // connections by the name of their person
-	settles bool           // clients may release what they hold down
-	by      string         // who that is
-	tell    func(event, who string)
-	changed wait.Broadcast // who has control
-	timer   *time.Timer    // of the end by itself; nil: nobody has control
-	stopped bool           // the session has ended
+	mu       sync.Mutex
+	hold     takeover.Hold
+	asks     takeover.Asks
+	answered chan<- answer  // of the ask that is open; it has room for one
+	people   map[string]int // connections by the name of their person
+	settles  bool           // clients may release what they hold down
+	by       string         // who that is
+	tell     func(event, who string)
+	changed  wait.Broadcast // who has control
+	timer    *time.Timer    // of the end by itself; nil: nobody has control
+	stopped  bool           // the session has ended
 }
 
 // take gives a person control, and reports whether it had it. settled is called next.
@@ -325,7 +327,8 @@ const (
 var errUnderWay = errors.New("a command of a client is still being prepared, such as for a page that another client " +
 	"sets up: try again")
 
-// TellControl sets a function that is called with "taken" or "given_back", and who the person is.
+// TellControl sets a function that is called with "taken" or "given_back", and who the person is, and with "asked" or
+// "answered", and what a person is asked to do or the outcome.
 func (s *Session) TellControl(tell func(event, who string)) {
 	s.lock.mu.Lock()
 	defer s.lock.mu.Unlock()

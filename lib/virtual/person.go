@@ -89,16 +89,6 @@ func take(r request) {
 	r.k.session.clients.tellControl()
 }
 
-// give answers Btools.give.
-func give(r request) {
-	if !r.k.session.lock.isOf(r.k, false) {
-		r.refuse(jsonrpc.Errorf(policy.ServerError, "you do not have control of this session"))
-		return
-	}
-	r.k.session.lock.give(r.k.holder)
-	r.reply(emptyObject)
-}
-
 // waitUntilFree answers Btools.waitUntilFree when no person has control.
 func waitUntilFree(r request) {
 	r.k.session.work.Go(func() {

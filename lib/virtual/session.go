@@ -353,7 +353,7 @@ func (s *Session) Stats() api.Stats {
 	if s.login.status != nil {
 		st.State = new(*s.login.status)
 	}
-	st.Control = s.lock.status()
+	st.Control, st.Ask = s.lock.status(), s.lock.askStatus()
 	for k := range s.clients.all {
 		in, out := k.bytes()
 		st.BytesIn += in

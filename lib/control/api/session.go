@@ -102,6 +102,7 @@ type Stats struct {
 	IdleSeconds float64         `json:"idle_seconds"` // since the session was used last
 	StartedAt   record.Time     `json:"started_at"`
 	Control     *Control        `json:"control,omitempty"` // the person who has it; nil: nobody
+	Ask         *Ask            `json:"ask,omitempty"`     // what a person is asked to do; nil: nothing
 	BytesIn     int64           `json:"bytes_in"`          // from clients
 	BytesOut    int64           `json:"bytes_out"`         // to clients
 	Proxy       *UpstreamStatus `json:"proxy,omitempty"`   // nil: it has none
@@ -114,6 +115,13 @@ type Stats struct {
 type Control struct {
 	By    string      `json:"by"`
 	Since record.Time `json:"since"`
+}
+
+// Ask is that a person is asked to do something in a session.
+type Ask struct {
+	Instructions string      `json:"instructions"`
+	By           string      `json:"by,omitempty"` // "": the agent
+	Since        record.Time `json:"since"`
 }
 
 // UpstreamStatus is the proxy through which a session reaches the web.

@@ -41,6 +41,7 @@ var table = []tableLine{
 	{"Btools.*", Refuse, Refuse, ""},
 	{"Btools.emulate", Answer, Refuse, "what all pages of the session take their device, place and language for"},
 	{"Btools.give", Answer, Refuse, "a person's"},
+	{"Btools.requestHuman", Answer, Answer, "answered when a person is done"},
 	{"Btools.take", Answer, Refuse, "a person's"},
 	{"Btools.waitUntilFree", Answer, Refuse, "answered when no person has control"},
 	{"Btools.whyFailed", Answer, Refuse, "by the limits of the session"},

@@ -2,7 +2,7 @@ package policy
 
 // views are the methods by which a person looks at pages: none acts, runs a script or moves a page.
 var views = map[string]bool{
-	"Browser.getVersion": true, "Btools.take": true, "Btools.give": true,
+	"Browser.getVersion": true, "Btools.take": true, "Btools.give": true, "Btools.requestHuman": true,
 
 	"Target.setDiscoverTargets": true, "Target.getTargets": true, "Target.getTargetInfo": true,
 	"Target.attachToTarget": true, "Target.detachFromTarget": true,

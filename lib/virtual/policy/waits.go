@@ -59,7 +59,7 @@ var whiles = func() map[string]While {
 			Storage.deleteStorageBucket Storage.runBounceTrackingMitigations Storage.setCookies
 			Target.activateTarget Target.closeTarget Target.createTarget Target.disposeBrowserContext`,
 		Script: `Debugger.evaluateOnCallFrame Runtime.callFunctionOn Runtime.evaluate Runtime.runScript`,
-		Serves: `Btools.waitUntilFree Debugger.resume
+		Serves: `Btools.requestHuman Btools.waitUntilFree Debugger.resume
 			Fetch.continueRequest Fetch.continueResponse Fetch.continueWithAuth Fetch.failRequest Fetch.fulfillRequest
 			Page.screencastFrameAck Runtime.releaseObject Runtime.releaseObjectGroup
 			Runtime.runIfWaitingForDebugger Target.detachFromTarget`,

@@ -1,0 +1,95 @@
+package virtual
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"btools/lib/jsonrpc"
+	"btools/lib/virtual/takeover"
+)
+
+// asks has a client ask a person by a connection of its own, and returns what gets the answer.
+func asks(t *testing.T, s *Session, params map[string]any) (answer chan string) {
+	t.Helper()
+	p, answer := connect(t, s, ""), make(chan string, 1)
+	go func() { answer <- string(p.call("", "Btools.requestHuman", params)) }()
+	return answer
+}
+
+// A person is told what a client asks, at once or when it comes, and the client gets what becomes of it. There is one
+// ask at a time, and six an hour.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	page := connect(t, s, "").pages()[0]
+	early := person(t, s, "ben")
+	early.event("Btools.asked", `"private":false`)
+	answer := asks(t, s, map[string]any{"instructions": "Log in to shop", "until": "text=Welcome"})
+	early.event("Btools.asked", `"private":true`)
+	anna := person(t, s, "anna")
+	told := anna.event("Btools.asked", "Log in to shop")
+	if got := jsonrpc.GetString(told, "params", "until"); got != "text=Welcome" || s.Stats().Ask == nil {
+		t.Errorf("she is told %s", told)
+	}
+	other := connect(t, s, "")
+	got := string(other.call("", "Btools.requestHuman", map[string]any{"instructions": "And this"}))
+	if !strings.Contains(got, "one ask at a time") {
+		t.Errorf("a second ask: %s", got)
+	}
+	anna.take("anna-anna-anna-anna")
+	anna.must("", "Btools.give", map[string]any{"note": "as Anna", "targetId": page})
+	if got := <-answer; !strings.Contains(got, `"result":{"outcome":"done","note":"as Anna","url":"about:blank"}`) {
+		t.Errorf("the client gets %s", got)
+	}
+	early.event("Btools.asked", `{"private":false}`)
+	for n := range 4 {
+		answer := asks(t, s, map[string]any{"instructions": fmt.Sprint("ask ", n)})
+		anna.event("Btools.asked", fmt.Sprint("ask ", n))
+		anna.must("", "Btools.give", map[string]any{"outcome": "declined"})
+		if got := <-answer; !strings.Contains(got, `"outcome":"declined"`) {
+			t.Errorf("the client gets %s", got)
+		}
+	}
+	answer = asks(t, s, map[string]any{"instructions": "quick", "timeoutMs": 1})
+	if got := <-answer; !strings.Contains(got, `"outcome":"timeout"`) {
+		t.Errorf("out of time: %s", got)
+	}
+	if got := string(other.call("", "Btools.requestHuman", map[string]any{"instructions": "?"})); !strings.Contains(got,
+		"6 times") {
+		t.Errorf("the seventh: %s", got)
+	}
+}
+
+// An ask ends with the connection of its client, and with the session.
+func TestAskEnds(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	anna := person(t, s, "anna")
+	anna.event("Btools.asked", `{"private":false}`)
+	gone := connect(t, s, "")
+	gone.begin("", "Btools.requestHuman", map[string]any{"instructions": "never mind"})
+	anna.event("Btools.asked", "never mind")
+	gone.conn.Close(1000, "")
+	anna.event("Btools.asked", `{"private":false}`)
+	answered := make(chan answer, 1)
+	go func() {
+		got, _ := s.lock.ask(t.Context(), takeover.Ask{Instructions: "log in"})
+		answered <- got
+	}()
+	anna.event("Btools.asked", "log in")
+	for _, bad := range []map[string]any{{}, {"instructions": strings.Repeat("x", 3000)},
+		{"instructions": "x", "until": "login"}, {"instructions": "x", "timeoutMs": -1}} {
+		if got := string(anna.call("", "Btools.requestHuman", bad)); !strings.Contains(got, "-32602") {
+			t.Errorf("%v: %s", bad, got)
+		}
+	}
+	if got := string(anna.call("", "Btools.give", map[string]any{"outcome": "done"})); !strings.Contains(got,
+		"do not have control") {
+		t.Errorf("done without control: %s", got)
+	}
+	s.stop(ErrEnded)
+	if got := <-answered; got.Outcome != failed || got.Note == "" {
+		t.Errorf("the session has ended: %+v", got)
+	}
+}
