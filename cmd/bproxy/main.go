@@ -4,6 +4,7 @@ package main
 
 import (
 	"slices"
+	"time"
 
 	ucli "github.com/urfave/cli/v2"
 
@@ -120,6 +121,18 @@ func main() {
 					&ucli.BoolFlag{Name: "control", Usage: "print an address that may take control, not only look"},
 					&ucli.BoolFlag{Name: "no-open", Usage: "print the address, and open no browser"},
 					&ucli.BoolFlag{Name: "stop", Usage: "end the page, its addresses and its connections"},
+				}},
+			{Name: "ask", Group: ofSessions, ArgsUsage: "SESSION INSTRUCTIONS", Do: command.Ask, Prints: command.Asks,
+				Usage: "ask a person to do something in a session, and wait until that is done",
+				Examples: []string{"bproxy ask agent-7 'Log in to shop' --until 'text=Welcome'",
+					"bproxy ask agent-7 'Solve the captcha' --shared --timeout 5m --no-open"},
+				Values: map[string]cli.Values{"SESSION": command.ViewNames}, Flags: []ucli.Flag{
+					&ucli.StringFlag{Name: "until",
+						Usage: "the page offers to give back on `CONDITION`: url=GLOB, text=TEXT, selector=CSS or cookie=NAME"},
+					&ucli.BoolFlag{Name: "shared", Usage: "clients see the page meanwhile"},
+					&ucli.DurationFlag{Name: "timeout", Value: 10 * time.Minute, Usage: "give up after `DURATION`"},
+					&ucli.StringFlag{Name: "notify", Usage: "run `CMDLINE`, with the ask in its environment"},
+					&ucli.BoolFlag{Name: "no-open", Usage: "open no browser"},
 				}},
 			{Name: "view-service", Hidden: true, Do: command.ViewService,
 				Usage: "serve the page of view, which starts it"},

@@ -60,7 +60,7 @@ func (w View) hide(p *api.PoolStatus) {
 	for k := range p.Instances {
 		if i := &p.Instances[k]; i.Leased && i.By != w.who.String() {
 			i.Lease, i.Holder, i.Endpoint = "", "", ""
-			i.Proxy, i.Limits, i.Login, i.Control = nil, nil, nil, nil
+			i.Proxy, i.Limits, i.Login, i.Control, i.Ask = nil, nil, nil, nil, nil
 		}
 	}
 }

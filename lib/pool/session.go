@@ -187,7 +187,7 @@ func (l *lease) isHibernated() bool {
 // addSession adds what the status of an instance says of the session of its lease.
 func (l *lease) addSession(st *api.InstanceStatus) {
 	i, ok := l.entry.Info()
-	st.Hibernation, st.Control = i.Hibernation, i.Control
+	st.Hibernation, st.Control, st.Ask = i.Hibernation, i.Control, i.Ask
 	if ok {
 		st.Tabs = &i.TabCount
 	}

@@ -88,6 +88,7 @@ type InstanceStatus struct {
 	HibernateAfter int64 `json:"hibernate_ms,omitempty"`
 	Hibernation
 	Control *Control `json:"control,omitempty"` // the person who has taken over the session of the lease
+	Ask     *Ask     `json:"ask,omitempty"`     // what a person is asked to do in it; nil: nothing
 	// KeptAt is a time as of which the session comes back if its browser ends; nil: there
 	// is none yet.
 	KeptAt *record.Time `json:"kept_at,omitempty"`

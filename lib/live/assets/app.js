@@ -2,6 +2,7 @@
 import { html, render, useEffect, useState } from './vendor/htm-preact.js';
 import { takeToken, watchSessions } from './cdp.js';
 import { Grid } from './grid.js';
+import { notify } from './notify.js';
 import { Session } from './session.js';
 import { shown } from './text.js';
 
@@ -19,7 +20,9 @@ function App() {
   const [sessions, update] = useState(), [error, fail] = useState(), [key, show] = useState(readAddress);
   useEffect(() => watchSessions((all) => { update(all); fail(); }, (e) => fail(e.message)), []);
   useEffect(() => { window.onhashchange = () => show(readAddress()); }, []);
-  document.title = key ? `${shown(key)} – btools` : 'Sessions – btools';
+  const asks = sessions?.filter((s) => s.ask).length;
+  document.title = (asks ? `(${asks}) needs you: ` : '') + (key ? `${shown(key)} – btools` : 'Sessions – btools');
+  useEffect(() => notify(sessions ?? []), [sessions]);
   return key
     ? html`<${Session} key=${key} sessionKey=${key} about=${sessions?.find((s) => s.key === key)} />`
     : html`<${Grid} sessions=${sessions} error=${error} />`;

@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from './vendor/htm-preact.js';
 import { Link, Pages, keepConnected } from './cdp.js';
 import { Picture } from './picture.js';
+import { mayAsk } from './notify.js';
 import { moveFocus } from './popups.js';
 import { originOf, shown, span, verbOf } from './text.js';
 
@@ -10,6 +11,7 @@ const open = new Set(); // of the tiles' signals
 
 // stateOf returns what a session does, as a class and as words.
 function stateOf(s, acted) {
+  if (s.ask && !s.control) return ['held', 'needs you'];
   if (s.control) return ['held', `${shown(s.control.by)} has control`];
   if (s.hibernated) return ['sleeps', 'hibernated'];
   if ((s.idle >= 0 && s.idle < 2) || Date.now() - acted < 2000) return ['works', 'works'];
@@ -58,6 +60,7 @@ function Tile({ s, isHidden }) {
       ${label && html`<span class="label">${shown(label)}</span>`}</span>
     <span class="name">${shown(s.name)}<span class="state ${kind}">${words}</span></span>
     <span class="title">${shown(seen.page?.title) || '\u00a0'}</span>
+    ${s.ask && html`<span class="about words">${shown(s.ask.instructions)}</span>`}
     <span class="about">${inLine(originOf(seen.page?.url), s.tabs > 1 && `${s.tabs} tabs`, seen.does)}</span>
     <span class="about">${inLine(s.program, shown(s.holder))}</span>
   </a></li>`;
@@ -69,7 +72,7 @@ export function Grid({ sessions, error }) {
   const [isHidden, hide] = useState(document.hidden);
   const field = useRef(), list = useRef();
   const matches = (s) => `${s.name} ${s.program} ${s.holder}`.toLowerCase().includes(wanted.toLowerCase());
-  const all = (sessions ?? []).filter(matches);
+  const all = (sessions ?? []).filter(matches).sort((a, b) => !!b.ask - !!a.ask);
   useEffect(() => {
     document.onkeydown = (e) => {
       const isInField = document.activeElement === field.current;
@@ -88,6 +91,8 @@ export function Grid({ sessions, error }) {
   }, []);
   return html`
     <header class="bar"><h1>Sessions</h1><span class="count">${sessions?.length ?? ''}</span>
+      ${all.some((s) => s.ask) && mayAsk() && html`<button onClick=${() => Notification.requestPermission()}>
+        Notify me of asks</button>`}
       <input type="search" ref=${field} aria-label="Filter" placeholder="Filter  /" value=${wanted}
         onInput=${(e) => filter(e.target.value)} onKeyDown=${(e) => e.key === 'Escape' && filter('')} /></header>
     ${error && html`<p class="error" role="alert">${shown(error)}</p>`}

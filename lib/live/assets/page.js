@@ -74,6 +74,9 @@ export class Frames {
       `((e) => ${expression})(document.elementFromPoint(${x}, ${y}))`).catch(() => undefined);
   }
 
+  // holds reports whether an expression is true in the document that is looked at.
+  holds(expression) { return inWorld(this.link, this.pages.session, this.pages.current, expression); }
+
   // selection returns the text that is selected in the page, but not that of a password.
   async selection() {
     const expression = `(() => {

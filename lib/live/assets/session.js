@@ -1,5 +1,6 @@
 // session.js: the page of one session: its picture, tabs and log, and the button that takes it over.
 import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor/htm-preact.js';
+import { Ask } from './ask.js';
 import { Link, Pages, keepConnected } from './cdp.js';
 import { Input } from './input.js';
 import { Frames } from './page.js';
@@ -40,13 +41,14 @@ class View {
   async #connect(signal) {
     const link = await Link.open(this.key, { wake: this.wakes }, signal);
     Object.assign(this, { link, wakes: false, error: '', control: { you: false } });
-    Object.assign(this, { dialog: undefined, choices: undefined });
+    Object.assign(this, { ask: undefined, dialog: undefined, choices: undefined });
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened() });
     this.frames = new Frames(link, this.pages);
     const hooks = { size: () => this.#size(), drawn: () => this.#drawn() };
     const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
     this.picture = new Picture(link, this.canvas.current, { meta, ...hooks });
     link.on('Btools.control', (c) => this.#controlled(c)).on('Btools.command', (c) => this.#commanded(c));
+    link.on('Btools.asked', (a) => this.#asked(a));
     link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
     link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
     link.on('Page.frameNavigated', () => this.pages.read());
@@ -103,6 +105,11 @@ class View {
       : by ? `${shown(by)} has control.` : 'The agent goes on.' });
   }
 
+  #asked(ask) {
+    if (ask.instructions) this.set({ ask, told: `You are asked: ${shown(ask.instructions)}` });
+    else this.set({ ask: undefined });
+  }
+
   #commanded(c) {
     if (c.x !== undefined && c.targetId === this.pages.current) this.pointer = { x: c.x, y: c.y };
     const verb = verbOf(c), last = this.log[0];
@@ -123,7 +130,11 @@ class View {
     this.set({ scripts });
   }
 
-  give() { this.input.letGo(); this.link.send('Btools.give'); }
+  // give gives control back, and with it the answer to an ask, or declines that.
+  give(answer = {}) {
+    this.input.letGo();
+    this.act('Btools.give', { ...answer, targetId: this.pages.current }, '');
+  }
 
   // act does something that needs control, says what went wrong, and returns whether nothing did.
   async act(method, params, session = this.pages.session) {
@@ -193,6 +204,7 @@ export function Session({ sessionKey, about }) {
     ${isOpen && (why || !control) && html`<p class="note why">${shown(why)
       || 'This address shows only: bproxy view --control opens one that may take over.'}</p>`}
     ${v.error && html`<p class="error" role="alert">${shown(v.error)}</p>`}
+    ${isOpen && v.ask && html`<${Ask} v=${v} key=${v.ask.since} />`}
     ${isOpen && html`<${Tabs} v=${v} you=${you} />`}
     <div class="view">
       <${Stage} v=${v} you=${you} asleep=${about?.hibernated} />

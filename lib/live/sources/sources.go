@@ -51,6 +51,7 @@ type Session struct {
 	Idle       int          `json:"idle"` // seconds since the last use; -1: not known
 	Hibernated bool         `json:"hibernated"`
 	Control    *api.Control `json:"control,omitempty"` // the person who has it; nil: nobody
+	Ask        *api.Ask     `json:"ask,omitempty"`     // what a person is asked to do; nil: nothing
 	Kind       string       `json:"kind"`
 	Why        string       `json:"why"` // why there is no picture; "": there is one
 
@@ -143,7 +144,7 @@ func sessionsOf(ctx context.Context, c control.Caller) (all []Session, err error
 func sessionOf(r *record.Record) Session {
 	s := record.Member[api.Session](r, "session")
 	return Session{Name: api.Called(s.Name), Tabs: s.TabCount, Idle: int(s.IdleSeconds), Hibernated: s.Hibernated,
-		Control: s.Control, Kind: Virtual, of: api.AttachRequest{Session: s.Name}}
+		Control: s.Control, Ask: s.Ask, Kind: Virtual, of: api.AttachRequest{Session: s.Name}}
 }
 
 // browsersOf returns the browsers of a hub, and their sessions.
@@ -190,7 +191,7 @@ func leasesOf(ctx context.Context, c control.Caller) (all []Session, err error) 
 				continue
 			}
 			s := Session{Name: p.Name + "-" + i.ID, Idle: -1, Holder: i.Holder, Hibernated: i.Hibernated,
-				Control: i.Control, Kind: Virtual, of: api.AttachRequest{Lease: i.Lease}}
+				Control: i.Control, Ask: i.Ask, Kind: Virtual, of: api.AttachRequest{Lease: i.Lease}}
 			if i.Isolation != "context" {
 				s.Kind = Browser
 			}

@@ -1,0 +1,116 @@
+//go:build linux
+
+package main_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"btools/lib/cmdtest"
+	"btools/lib/virtual/chrometest"
+)
+
+// asking is bproxy ask, which runs.
+type asking struct {
+	t     *testing.T
+	out   cmdtest.SyncBuffer
+	errs  cmdtest.SyncBuffer
+	ended chan int // gets the exit code
+}
+
+// ask starts bproxy ask.
+func ask(w *cmdtest.World, args ...string) *asking {
+	w.T.Helper()
+	a := &asking{t: w.T, ended: make(chan int, 1)}
+	cmd := w.Cmd("bproxy", append([]string{"ask", "--no-open"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &a.out, &a.errs
+	if err := cmd.Start(); err != nil {
+		w.T.Fatal(err)
+	}
+	go func() {
+		cmd.Wait()
+		a.ended <- cmd.ProcessState.ExitCode()
+	}()
+	w.T.Cleanup(func() { cmd.Process.Kill() })
+	return a
+}
+
+// exits waits until it has ended.
+func (a *asking) exits(code int, out string) {
+	a.t.Helper()
+	if got := <-a.ended; got != code || !strings.Contains(a.out.String()+a.errs.String(), out) {
+		a.t.Errorf("it exits with %d and says %s%s, not %d and %s", got, a.out.String(), a.errs.String(), code, out)
+	}
+}
+
+// A person is asked from a shell, answers on the page, and gives back by themselves or on a condition.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Write([]byte(`<title>Shop</title><button id="in" onclick="document.body.append('Welcome')">Log in</button>`))
+	}))
+	t.Cleanup(site.Close)
+	w := cmdtest.New(t)
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	viewer, _ := chrometest.StartShellOnPort(t)
+	p := w.Proxy("share", "--browser", "chromium")
+	agent := openSession(t, p, "shop", site.URL)
+	agent.until("the page is there", `document.querySelector("#in")`)
+	grid := openTab(t, viewer, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 360)
+	told := filepath.Join(w.Dir, "told")
+	a := ask(w, "shop", "Log in to <b>shop</b>", "--until", "text=Welcome", "--notify",
+		`printf '%s %s' "$BTOOLS_ASK" "$BTOOLS_ASK_URL" >`+told)
+	grid.until("the grid says so", `document.title.startsWith("(1) needs you") &&
+		document.querySelector(".tile .state").textContent === "needs you"`)
+	x := openPerson(t, w, viewer, "shop", agent)
+	x.until("the page says what is asked, below where it is", `document.querySelector(".ask .words")?.textContent ===
+		"bproxy ask says: Log in to <b>shop</b>" && document.querySelector(".ask .origin").textContent === location.host.replace(
+			/.*/, new URL("`+site.URL+`").origin) && document.title.startsWith("(1) needs you")`)
+	checkAccessible(t, x.tab)
+	x.take()
+	x.clickOn("#in", "left", 1)
+	x.until("it looks done", `document.querySelector(".ask").textContent.includes("It looks done")`)
+	x.press("Not yet")
+	x.until("the person goes on", `!document.querySelector(".ask").textContent.includes("It looks done")`)
+	x.eval(`document.querySelector(".ask input").value = "as Anna"`)
+	x.press("Done, give back")
+	a.exits(0, `"ask":{"outcome":"done","note":"as Anna","url":"`+site.URL+`/"}`)
+	x.until("nothing is asked any more", `!document.querySelector(".ask") && !document.title.includes("needs you")`)
+	if got, _ := os.ReadFile(told); !strings.HasPrefix(string(got), "Log in to <b>shop</b> http://127.0.0.1:") ||
+		!strings.HasSuffix(string(got), "/#/shop") {
+		t.Errorf("--notify got %q", got)
+	}
+	a = ask(w, "shop", "again", "--until", "selector=#in")
+	x.take()
+	a.exits(0, `"outcome":"done"`) // by itself
+	a = ask(w, "shop", "once more")
+	x.until("it is asked", `document.querySelector(".ask .words")?.textContent.endsWith("once more")`)
+	x.press("Decline")
+	a.exits(1, "the person declined")
+	if got := x.eval("JSON.stringify(violations)"); got != "[]" {
+		t.Errorf("the page breaks its own policy: %v", got)
+	}
+}
+
+// Bad input, and the end of what is asked in.
+func TestAskRefuses(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	w.Run("bproxy", "ask", "shop").Exits(t, 64, "name the session and what to do")
+	w.Run("bproxy", "ask", "shop", "log in", "--until", "login").Exits(t, 64, "url=GLOB")
+	w.Run("bproxy", "ask", "shop", "log in").Exits(t, 69, `no program has a session "shop"`)
+	p := w.Proxy("share")
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	w.Run("bproxy", "session", "new", "shop").Exits(t, 0, "")
+	w.Run("bproxy", "ask", "shop", "log in", "--no-open", "--timeout", "10ms").Exits(t, 75, "nobody has answered within 10ms")
+	a := ask(w, "shop", "log in")
+	cmdtest.Until(t, "it is asked", func() bool { return strings.Contains(w.Run("bproxy", "session", "list").Out, `"ask":`) })
+	w.Run("bproxy", "ask", "shop", "and this", "--no-open").Exits(t, 1, "one ask at a time")
+	p.Stop()
+	a.exits(1, "has ended")
+}
