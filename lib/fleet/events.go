@@ -12,7 +12,7 @@ import (
 type Event struct {
 	Number int64       `json:"number"` // counts the program's events from 1
 	Time   record.Time `json:"time"`
-	// Event is created, hibernated, restored, ended, taken, given_back,
+	// Event is created, hibernated, restored, ended, taken, given_back, asked, answered,
 	// download_started, downloaded or download_failed.
 	Event   string    `json:"event"`
 	Session string    `json:"session"`

@@ -17,6 +17,11 @@ import (
 //go:embed protocol.json.gz
 var protocolOf156 []byte
 
+// btoolsDomain describes the commands that sessions have besides.
+//
+//go:embed btools.json
+var btoolsDomain []byte
+
 // protocolTimeout is how long Chrome may take to describe its protocol.
 const protocolTimeout = 30 * time.Second
 
@@ -44,12 +49,17 @@ func ServeProtocol(w http.ResponseWriter, r *http.Request, addr string) error {
 	return fmt.Errorf("the browser does not answer: %w", err)
 }
 
-// writeProtocol answers with the copy.
+// writeProtocol answers with the copy, and what sessions have besides.
 func writeProtocol(w http.ResponseWriter) {
 	unzipped, err := gzip.NewReader(bytes.NewReader(protocolOf156))
 	if err != nil {
 		panic(err) // it is a part of the program
 	}
+	const domains = `"domains":[`
+	all, _ := io.ReadAll(unzipped)
+	before, after, _ := bytes.Cut(all, []byte(domains))
 	setHeaders(w, -1)
-	io.Copy(w, unzipped)
+	for _, part := range [][]byte{before, []byte(domains), bytes.TrimSpace(btoolsDomain), []byte(","), after} {
+		w.Write(part)
+	}
 }

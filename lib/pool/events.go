@@ -18,8 +18,8 @@ import (
 type Event struct {
 	Number int64       `json:"number"` // counts the service's events from 1
 	Time   record.Time `json:"time"`
-	// Event is leased, released, expired, yielded, left, lost, moved, restarted, drained, hibernated, restored,
-	// taken, given_back, the instance's new state, download_started, downloaded, or download_failed.
+	// Event is leased, released, expired, yielded, left, lost, moved, restarted, drained, hibernated, restored, taken,
+	// given_back, asked, answered, the instance's new state, download_started, downloaded, or download_failed.
 	Event    string `json:"event"`
 	Pool     string `json:"pool"`
 	Instance string `json:"instance"`
