@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -147,8 +148,14 @@ func (cs *cdpSessions) attachedLocked(message []byte, parent string, params json
 			params = jsonrpc.Set(params, "targetInfo", t.visibleInfo())
 		}
 	}
+	if by == nil && parent != "" && cs.k.toClient.isPrivate() {
+		cs.k.calls.Send(session, "Runtime.runIfWaitingForDebugger", nil) // the client does not know it yet
+	}
 	cs.k.toClient.Put(wire.Event(at, "Target.attachedToTarget", params))
 }
+
+// allLocked returns all CDP sessions with targets.
+func (cs *cdpSessions) allLocked() []string { return slices.Collect(maps.Keys(cs.attached)) }
 
 // requestLocked asks Chrome for a session with a target, on behalf of a root.
 func (cs *cdpSessions) requestLocked(target string, by *attachRequest, done func(json.RawMessage, error)) {
@@ -214,6 +221,7 @@ func (cs *cdpSessions) forgetLocked(session string) {
 	delete(cs.attached, session)
 	cs.ended.Wake()
 	cs.k.unanswered.dropSession(session)
+	cs.k.toClient.end(session)
 	delete(cs.discover, session)
 	delete(cs.k.downloads.wanted, session)
 	delete(cs.k.overrides.focusing, session)

@@ -41,7 +41,7 @@ type Client struct {
 	page     string  // the target that it is connected to; "": the browser
 	conn     *websocket.Conn
 	up       Conn // its own connection to Chrome
-	toClient *websocket.Outbox
+	toClient *outlet
 	calls    *calls
 	ctx      context.Context // ends with the client
 	cancel   context.CancelFunc
@@ -88,7 +88,7 @@ func (k *Client) Accept(w http.ResponseWriter, r *http.Request) error {
 func (k *Client) Serve(conn *websocket.Conn) error {
 	s, b := k.session, k.session.browser
 	conn.Stall, conn.Progress, conn.Budget = b.stall, b.stall, &b.unfinished
-	k.conn, k.toClient = conn, websocket.NewOutbox(conn)
+	k.conn, k.toClient = conn, &outlet{Outbox: websocket.NewOutbox(conn), k: k}
 	b.mu.Lock()
 	over, why := s.life.isOver(), s.Err()
 	if !over {
@@ -97,6 +97,9 @@ func (k *Client) Serve(conn *websocket.Conn) error {
 			s.Touch()
 		}
 		s.work.Add(1)
+		if s.lock.hides.Load() {
+			k.toClient.shut(s.lock.holdNow())
+		}
 	}
 	b.mu.Unlock()
 	if over {
@@ -222,13 +225,16 @@ func boundSmall(m *websocket.Message) error {
 // the client, if that needs no waiting: it saves a switch to another goroutine.
 func (k *Client) deliver(message []byte) bool {
 	id, isAnswer := wire.IDOf(message)
-	if isAnswer && id < 0 || !isAnswer && isInspected(message) || !k.toClient.TryWrite(message) {
+	if isAnswer && id < 0 || !isAnswer && isInspected(message) {
 		return false
 	}
-	k.session.browser.noteActivity()
 	if isAnswer && k.unanswered.drop(id) {
 		k.touch()
 	}
+	if k.toClient.sifts.Load() || !k.toClient.TryWrite(message) {
+		return false
+	}
+	k.session.browser.noteActivity()
 	return true
 }
 
@@ -249,8 +255,9 @@ func (k *Client) fromChrome() error {
 		if isAnswer && k.unanswered.drop(id) {
 			k.touch()
 		}
-		if isAnswer && id >= 0 || !isAnswer && !isInspected(head) {
-			if err := m.relay(k.toClient); err != nil {
+		passes := isAnswer && id >= 0 || !isAnswer && !isInspected(head)
+		if passes && !k.toClient.sifts.Load() {
+			if err := m.relay(k.toClient.Outbox); err != nil {
 				return err
 			}
 			continue
@@ -258,6 +265,10 @@ func (k *Client) fromChrome() error {
 		whole, err := m.Bytes()
 		if err != nil {
 			return errEnded(err)
+		}
+		if passes {
+			k.toClient.Put(bytes.Clone(whole))
+			continue
 		}
 		if isAnswer {
 			k.calls.Answered(id, whole)
@@ -294,6 +305,7 @@ func (k *Client) event(message []byte) {
 	if method == "Target.detachedFromTarget" {
 		k.calls.FailSession(jsonrpc.GetString(params, "sessionId"))
 		k.unanswered.dropSession(jsonrpc.GetString(params, "sessionId"))
+		k.toClient.end(jsonrpc.GetString(params, "sessionId"))
 		k.downloads.sync()
 	}
 	if method == "Target.attachedToTarget" && session != "" {

@@ -163,6 +163,9 @@ func (c *clientSet) blockLocked(t *target) {
 	if (t.typ == "page" || c.s.emulates.isWorkerLocked(t)) && !c.s.life.isOver() && !t.prepared {
 		t.pause.blockers[blocker{}] = true // see prepareLocked
 	}
+	if c.s.lock.hides.Load() { // it is set up when the person is not private any more
+		return
+	}
 	for k := range c.all {
 		for _, r := range k.sessions.roots {
 			if r.wait && r.attaches(t) {

@@ -40,13 +40,14 @@ func (k *Client) command(message []byte) error {
 // request is a command of a client that is being carried out.
 type request struct {
 	policy.Command
-	k    *Client
-	root *root // that its CDP session is; nil: a session with a target, or an unknown one
+	k     *Client
+	root  *root // that its CDP session is; nil: a session with a target, or an unknown one
+	round int32 // of the client's outlet
 }
 
 // request returns a command of the client as a request.
 func (k *Client) request(c policy.Command) request {
-	return request{c, k, k.sessions.rootOf(c.Session)}
+	return request{c, k, k.sessions.rootOf(c.Session), k.toClient.round.Load()}
 }
 
 // act carries out a command that does not wait. An error ends the connection.
@@ -59,6 +60,7 @@ func (r request) act(message []byte) error {
 			r.refuse(refused)
 			return nil
 		}
+		k.unanswered.add(r.Command, true)
 	} else if !rule.Has(policy.NoUse) {
 		k.noteUse(r.Session)
 		k.unanswered.add(r.Command, true)
@@ -104,6 +106,8 @@ func (r request) act(message []byte) error {
 	r.noteLeaving()
 	k.pressed.note(r.Command)
 	switch {
+	case rule.Has(policy.Casts):
+		k.toClient.noteCast(r.Command)
 	case rule.Has(policy.Crashes):
 		k.noteCrash(r.Session)
 	case rule.Has(policy.Navigates):
@@ -130,7 +134,7 @@ func (r request) act(message []byte) error {
 	case rule.Has(policy.Navigates) && k.session.options.isLimited():
 		r.forward(k.session.proxy.namesRule(jsonrpc.GetString(params, "url")))
 		return nil
-	case changed || r.root != nil && r.root.session != "":
+	case changed || r.root != nil && r.root.session != "" || k.toClient.sifts.Load():
 		r.forward(nil)
 		return nil
 	}
@@ -430,8 +434,8 @@ func (r request) callOnSession(change func(json.RawMessage) json.RawMessage) {
 
 // reply answers a command of the client.
 func (r request) reply(result json.RawMessage) {
-	r.k.toClient.Put(policy.Result(r.Command, result))
 	r.answered()
+	r.k.toClient.answer(r, policy.Result(r.Command, result))
 }
 
 // refuse answers a command of the client with an error.
@@ -440,8 +444,8 @@ func (r request) refuse(err error) {
 	if !errors.As(err, &e) {
 		e = jsonrpc.Errorf(policy.ServerError, "%v", err)
 	}
-	r.k.toClient.Put(policy.Failure(r.Command, e))
 	r.answered()
+	r.k.toClient.answer(r, policy.Failure(r.Command, e))
 }
 
 // answered notes that a command of the client has an answer which is not Chrome's own.

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,8 @@ import (
 type personLock struct {
 	s      *Session
 	closed atomic.Bool // a person has control
+	hides  atomic.Bool // and is private
+	hiding sync.Mutex  // held while who sees what changes
 
 	mu       sync.Mutex
 	hold     takeover.Hold
@@ -39,11 +42,11 @@ type personLock struct {
 }
 
 // take gives a person control, and reports whether it had it. settled is called next.
-func (l *personLock) take(holder, who string, scripts bool) (had bool, err error) {
+func (l *personLock) take(holder, who string, scripts, private bool) (had bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	had = l.hold.Holder != ""
-	if err := l.hold.Take(holder, scripts, time.Now()); err != nil {
+	if err := l.hold.Take(holder, scripts, private, time.Now()); err != nil {
 		return had, err
 	}
 	l.by, l.settles = who, true
@@ -130,6 +133,13 @@ func (l *personLock) holds(does policy.While, releases func() bool) bool {
 	return taken && (does == policy.Waits && !(settles && releases()) || does == policy.Script && !scripts)
 }
 
+// holdNow returns who has control, and how.
+func (l *personLock) holdNow() takeover.Hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hold
+}
+
 // refusal returns the error of a command that may not act; nil: nobody has control.
 func (l *personLock) refusal() error {
 	l.mu.Lock()
@@ -164,7 +174,7 @@ func (l *personLock) name(k *Client, holder string) {
 	}
 	l.people[holder]++
 	if l.hold.Holder == holder { // the end of an older connection may have been noted since it was taken
-		l.hold.Take(holder, l.hold.Scripts, time.Now())
+		l.hold.Take(holder, l.hold.Scripts, l.hold.Private, time.Now())
 		l.watchLocked()
 	}
 }
@@ -186,7 +196,7 @@ func (l *personLock) status() *api.Control {
 	if l.hold.Holder == "" {
 		return nil
 	}
-	return &api.Control{By: l.by, Since: record.Time{Time: l.hold.Since}}
+	return &api.Control{By: l.by, Since: record.Time{Time: l.hold.Since}, Private: l.hold.Private}
 }
 
 // holding returns what a person is told of who has control.
@@ -198,7 +208,7 @@ func (l *personLock) holding(k *Client) holding {
 		return holding{}
 	}
 	return holding{By: l.by, Since: &record.Time{Time: h.Since}, Until: &record.Time{Time: h.Ends()},
-		You: k.holder == h.Holder}
+		You: k.holder == h.Holder, Private: h.Private}
 }
 
 // await waits until nobody has control, and reports whether that is so.
@@ -255,13 +265,15 @@ func (t *turns) waitsLocked(c policy.Command, message []byte) bool {
 			does = policy.Goes
 		}
 	}
-	holds := k.session.lock.holds(does, func() bool { return k.pressed.releases(c) })
+	holds := k.session.lock.hides.Load() && !policy.InPrivate(c) ||
+		k.session.lock.holds(does, func() bool { return k.pressed.releases(c) })
 	if !holds && (does == policy.Serves || !t.queue.Blocks(c.Session)) {
 		return false
 	}
 	message = bytes.Clone(message) // the reader reads the next one into it
 	c, _ = policy.Parse(message)
-	if err := t.queue.Add(c.Session, waiting{c, message, k.session.lock.refusal()}, time.Now()); err != nil {
+	why := cmp.Or(k.session.lock.refusal(), errGivenBack)
+	if err := t.queue.Add(c.Session, waiting{c, message, why}, time.Now()); err != nil {
 		k.request(c).refuse(err)
 		return true
 	}
@@ -327,6 +339,9 @@ const (
 var errUnderWay = errors.New("a command of a client is still being prepared, such as for a page that another client " +
 	"sets up: try again")
 
+// errGivenBack is the error of a command that has waited although control was being given back.
+var errGivenBack = errors.New("a person gives back control of this session; nothing was done")
+
 // TellControl sets a function that is called with "taken" or "given_back", and who the person is, and with "asked" or
 // "answered", and what a person is asked to do or the outcome.
 func (s *Session) TellControl(tell func(event, who string)) {
@@ -337,8 +352,8 @@ func (s *Session) TellControl(tell func(event, who string)) {
 
 // takeOver gives a person control of the session. When it returns, no command of a client acts any more but scripts
 // that run already, and nothing is held down.
-func (l *personLock) takeOver(holder, who string, scripts bool) error {
-	had, err := l.take(holder, who, scripts)
+func (l *personLock) takeOver(holder, who string, scripts, private bool) error {
+	had, err := l.take(holder, who, scripts, private)
 	if err != nil {
 		return err
 	}
@@ -371,6 +386,7 @@ func (l *personLock) free(who string) {
 		k.letGo()
 	}
 	l.s.Touch() // it was used until now
+	l.hide()
 	l.open()
 	l.s.clients.tellControl()
 	l.told("given_back", who)

@@ -1,10 +1,12 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net"
+	"strings"
 
 	"btools/lib/cdp/wire"
 	"btools/lib/control"
@@ -40,8 +42,10 @@ func (s *Session) Taken(r api.AttachRequest) control.Taken {
 
 // mayView returns the refusal of a command that a person may not send without control.
 func (r request) mayView() *policy.Error {
-	switch {
-	case policy.Views(r.Method), r.k.session.lock.isOf(r.k, policy.During(r.Command) == policy.Waits):
+	switch lock := &r.k.session.lock; {
+	case r.k.toClient.isPrivate() && !policy.InPrivate(r.Command) && !strings.HasPrefix(r.Method, "Btools."):
+		return jsonrpc.Errorf(policy.ServerError, "%v", cmp.Or(lock.refusal(), errGivenBack))
+	case policy.Views(r.Method), lock.isOf(r.k, policy.During(r.Command) == policy.Waits):
 		return nil
 	}
 	return jsonrpc.Errorf(policy.ServerError, "%s needs control of the session: Btools.take", r.Method)
@@ -53,6 +57,8 @@ type holding struct {
 	Since *record.Time `json:"since,omitempty"`
 	Until *record.Time `json:"until,omitempty"` // when it ends by itself without another input
 	You   bool         `json:"you"`
+	// Private says that the others see nothing of the pages.
+	Private bool `json:"private"`
 }
 
 // minHolder is how many characters name a holder at least: who knows the name can take the place of a lost connection.
@@ -64,6 +70,7 @@ func take(r request) {
 	var p struct {
 		Holder  string
 		Scripts bool
+		Private *bool // nil: as the ask that is open wishes
 	}
 	json.Unmarshal(r.Params, &p) // else there is no name
 	switch {
@@ -79,11 +86,18 @@ func take(r request) {
 			minHolder))
 		return
 	}
-	if err := r.k.session.lock.takeOver(p.Holder, r.k.person.Who, p.Scripts); err != nil {
+	lock := &r.k.session.lock
+	ask := lock.askOpen()
+	private := ask != nil && ask.Private
+	if p.Private != nil {
+		private = *p.Private
+	}
+	if err := lock.takeOver(p.Holder, r.k.person.Who, p.Scripts, private); err != nil {
 		r.refuse(err)
 		return
 	}
-	r.k.session.lock.name(r.k, p.Holder)
+	lock.name(r.k, p.Holder)
+	lock.hide()
 	r.k.session.throttle.wake(r.k.ctx)
 	r.reply(emptyObject)
 	r.k.session.clients.tellControl()

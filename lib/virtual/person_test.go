@@ -179,10 +179,10 @@ func TestTakeOver(t *testing.T) {
 	page := agent.pages()[0]
 	at := agent.attach(page)
 	agent.must(at, "Runtime.evaluate", map[string]any{"expression": "window.all = []"})
-	if err := s.lock.takeOver("anna", "Anna", false); err != nil {
+	if err := s.lock.takeOver("anna", "Anna", false, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.lock.takeOver("ben", "Ben", false); err == nil {
+	if err := s.lock.takeOver("ben", "Ben", false, false); err == nil {
 		t.Error("two have control")
 	}
 	agent.must(at, "Page.getLayoutMetrics", nil) // reads
@@ -219,7 +219,7 @@ func TestTakeOver(t *testing.T) {
 	if all := jsonrpc.GetString(got, "result", "value"); all != "1,2,3,4,5,6,7,8,9" {
 		t.Errorf("done is %s", all)
 	}
-	if err := s.lock.takeOver("ben", "Ben", false); err != nil {
+	if err := s.lock.takeOver("ben", "Ben", false, false); err != nil {
 		t.Fatal(err)
 	}
 	s.used.Store(0)
@@ -238,7 +238,7 @@ func TestTakeOverInTheLastMoment(t *testing.T) {
 		agent := connect(t, s, "")
 		at := agent.attach(agent.pages()[0])
 		agent.must(at, "Runtime.evaluate", map[string]any{"expression": "window.done = 0"})
-		if err := s.lock.takeOver("anna", "Anna", false); err != nil {
+		if err := s.lock.takeOver("anna", "Anna", false, false); err != nil {
 			t.Fatal(err)
 		}
 		agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "++done"})

@@ -77,6 +77,7 @@ type unanswered struct {
 
 type asked struct {
 	session string // of CDP
+	sent    bool   // to Chrome, or is being done
 	isInput bool
 }
 
@@ -94,7 +95,7 @@ func (u *unanswered) add(c policy.Command, sent bool) {
 	if len(u.ids) < maxPending { // of more, it does not matter how many are left
 		u.dropLocked(id)
 		isInput := sent && strings.HasPrefix(c.Method, inputs)
-		u.ids[id] = asked{c.Session, isInput}
+		u.ids[id] = asked{c.Session, sent && !strings.HasPrefix(c.Method, "Btools."), isInput}
 		if isInput {
 			u.inputs++
 		}
@@ -127,6 +128,20 @@ func (u *unanswered) dropSession(session string) {
 			u.dropLocked(id)
 		}
 	}
+}
+
+// takeSent takes out the commands that are under way.
+func (u *unanswered) takeSent() map[int]asked {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	sent := map[int]asked{}
+	for id, c := range u.ids {
+		if c.sent {
+			sent[id] = c
+			u.dropLocked(id)
+		}
+	}
+	return sent
 }
 
 func (u *unanswered) any() bool {

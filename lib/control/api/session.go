@@ -115,6 +115,8 @@ type Stats struct {
 type Control struct {
 	By    string      `json:"by"`
 	Since record.Time `json:"since"`
+	// Private says that clients and other persons see nothing of the pages.
+	Private bool `json:"private,omitempty"`
 }
 
 // Ask is that a person is asked to do something in a session.

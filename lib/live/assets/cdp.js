@@ -135,6 +135,7 @@ export class Pages {
   all = new Map(); // of TargetInfo by target
   current = ''; // target
   session = ''; // of CDP, with it
+  keeps = false; // the CDP sessions with those that were looked at
 
   // changed is called when a page comes, goes, or has another title or address; opened when another is looked at.
   constructor(link, { changed, opened }) {
@@ -177,7 +178,7 @@ export class Pages {
       this.opened();
     } catch { // it has gone
     }
-    if (old) this.link.send('Target.detachFromTarget', { sessionId: old });
+    if (old && !this.keeps) this.link.send('Target.detachFromTarget', { sessionId: old });
   }
 
   // read learns the title of the page that is looked at, and where it may go, once a second at most: Chrome tells of

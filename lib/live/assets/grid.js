@@ -12,7 +12,7 @@ const open = new Set(); // of the tiles' signals
 // stateOf returns what a session does, as a class and as words.
 function stateOf(s, acted) {
   if (s.ask && !s.control) return ['held', 'needs you'];
-  if (s.control) return ['held', `${shown(s.control.by)} has control`];
+  if (s.control) return ['held', `${shown(s.control.by)} has control${s.control.private ? ' in private' : ''}`];
   if (s.hibernated) return ['sleeps', 'hibernated'];
   if ((s.idle >= 0 && s.idle < 2) || Date.now() - acted < 2000) return ['works', 'works'];
   return ['idle', s.idle < 0 ? 'leased' : `idle ${span(s.idle)}`];

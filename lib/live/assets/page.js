@@ -1,16 +1,36 @@
 // page.js: what is asked of the page that is looked at, in worlds of their own: its scripts notice nothing.
 
 // inWorld returns the value of an expression in an isolated world of a frame's document.
-async function inWorld(link, session, frameId, expression) {
-  const { executionContextId: contextId } = await link.call('Page.createIsolatedWorld', { frameId }, session);
+async function inWorld(link, session, frameId, expression, worldName) {
+  const { executionContextId: contextId } = await link.call('Page.createIsolatedWorld', { frameId, worldName }, session);
   const { result } = await link.call('Runtime.evaluate', { contextId, expression, returnByValue: true }, session);
   return result.value;
 }
+
+const typing = 'btools typing'; // a world
+
+// notesTyping notes the password fields that are typed into; clearTyped clears them.
+const notesTyping = `(() => {
+  if (globalThis.clearTyped) return;
+  const all = new Set();
+  addEventListener('input', (e) => {
+    const [field] = e.composedPath();
+    if (e.isTrusted && /password/.test(field.type + field.autocomplete)) all.add(field);
+  }, true);
+  globalThis.clearTyped = () => {
+    document.activeElement?.blur();
+    for (const field of all) {
+      field.value = '';
+      for (const type of ['input', 'change']) field.dispatchEvent(new Event(type, { bubbles: true }));
+    }
+  };
+})()`;
 
 // Frames knows the frames of other sites, which have CDP sessions of their own.
 export class Frames {
   #sessions = new Map(); // by frame
   #known; // when the last answer has come, and with it the frames
+  #noted = new Set(); // sessions in which typing is noted
 
   constructor(link, pages) {
     Object.assign(this, { link, pages });
@@ -25,6 +45,12 @@ export class Frames {
 
   // begin learns of the frames in the page that is looked at, or in a frame.
   begin(session = this.pages.session) {
+    if (this.pages.keeps && !this.#noted.has(session)) {
+      this.#noted.add(session);
+      this.link.send('Page.enable', {}, session);
+      this.link.send('Page.addScriptToEvaluateOnNewDocument',
+        { source: notesTyping, worldName: typing, runImmediately: true }, session);
+    }
     const how = { autoAttach: true, waitForDebuggerOnStart: false, flatten: true };
     this.#known = this.link.call('Target.setAutoAttach', how, session).catch(() => {});
   }
@@ -76,6 +102,17 @@ export class Frames {
 
   // holds reports whether an expression is true in the document that is looked at.
   holds(expression) { return inWorld(this.link, this.pages.session, this.pages.current, expression); }
+
+  // clearTyped clears the password fields that were typed into, and takes the focus away.
+  async clearTyped() {
+    const framesOf = ({ frame, childFrames = [] }) => [frame.id, ...childFrames.flatMap(framesOf)];
+    await Promise.allSettled([...this.#noted].map(async (session) => {
+      const { frameTree } = await this.link.call('Page.getFrameTree', {}, session);
+      await Promise.allSettled(framesOf(frameTree).map((frame) => inWorld(this.link, session, frame,
+        'globalThis.clearTyped?.()', typing)));
+    }));
+    this.#noted.clear();
+  }
 
   // selection returns the text that is selected in the page, but not that of a password.
   async selection() {

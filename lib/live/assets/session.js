@@ -1,7 +1,7 @@
 // session.js: the page of one session: its picture, tabs and log, and the button that takes it over.
 import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor/htm-preact.js';
 import { Ask } from './ask.js';
-import { Link, Pages, keepConnected } from './cdp.js';
+import { Link, Pages, keepConnected, wait } from './cdp.js';
 import { Input } from './input.js';
 import { Frames } from './page.js';
 import { Picture } from './picture.js';
@@ -22,6 +22,7 @@ class View {
   error = '';
   control = { you: false };
   scripts = false; // the agent's go on
+  clears = true; // passwords that were typed, at the end
   log = [];
   told = ''; // for the live region
   canvas = {}; // current: the element
@@ -98,10 +99,11 @@ class View {
   #controlled(control) {
     const { you, by } = control, before = this.control;
     this.set({ control });
+    this.pages.keeps = you && control.private;
     if (!by) sessionStorage.removeItem(this.stored);
-    if (you === before.you && by === before.by) return;
+    if (you === before.you && by === before.by && control.private === before.private) return;
     if (you) this.#begin();
-    this.set({ choices: undefined, told: you ? 'You have control. The agent waits.'
+    this.set({ choices: undefined, told: you ? `You have control${control.private ? ', in private' : ''}. The agent waits.`
       : by ? `${shown(by)} has control.` : 'The agent goes on.' });
   }
 
@@ -121,18 +123,21 @@ class View {
     this.waits ??= requestAnimationFrame(() => this.set({ waits: undefined }));
   }
 
-  // held returns the name by which this page has control, or had it before a loss, and whether scripts go on.
+  // held returns the name by which this page has control, or had it before a loss, and how.
   get held() { return JSON.parse(sessionStorage.getItem(this.stored)); }
 
-  async take({ holder, scripts } = { holder: this.held?.holder ?? crypto.randomUUID(), scripts: this.scripts }) {
-    if (!await this.act('Btools.take', { holder, scripts }, '')) return;
-    sessionStorage.setItem(this.stored, JSON.stringify({ holder, scripts }));
-    this.set({ scripts });
+  async take(how) {
+    const { private: isPrivate = false } = this.control;
+    const all = { holder: this.held?.holder ?? crypto.randomUUID(), scripts: this.scripts, private: isPrivate, ...how };
+    if (!await this.act('Btools.take', all, '')) return;
+    sessionStorage.setItem(this.stored, JSON.stringify(all));
+    this.set({ scripts: all.scripts });
   }
 
   // give gives control back, and with it the answer to an ask, or declines that.
-  give(answer = {}) {
+  async give(answer = {}) {
     this.input.letGo();
+    if (this.control.private && this.clears) await Promise.race([this.frames.clearTyped(), wait(1000)]);
     this.act('Btools.give', { ...answer, targetId: this.pages.current }, '');
   }
 
@@ -185,25 +190,34 @@ export function Session({ sessionKey, about }) {
     v.run();
     return () => v.close();
   }, []);
-  const { isOpen, control: { you, by, since } } = v;
+  const { isOpen, control: { you, by, since, private: isPrivate } } = v;
+  const inPrivate = html`<button class=${v.ask?.private ? 'main' : ''} onClick=${() => v.take({ private: true })}
+    title="The agent and other persons see nothing of the pages until you give back.">Take over in private</button>`;
   const { lock, why, control } = v.link?.about ?? {};
   return html`
     <header class="bar">
       <a href="#" class="back" aria-label="All sessions">←</a>
       <h1>${shown(sessionKey)}</h1>
       <span class="state ${isOpen && by ? 'held' : ''}">${!isOpen ? (v.error ? 'not connected' : 'connecting')
-        : by ? `${you ? 'you have' : `${shown(by)} has`} control since ${clock(since)}` : about?.program}</span>
+        : by ? `${you ? 'you have' : `${shown(by)} has`} control${isPrivate ? ' in private' : ''} since ${clock(since)}`
+        : about?.program}</span>
       ${isOpen && control && lock && html`<label class="box">
-          <input type="checkbox" checked=${v.scripts} disabled=${!!by && !you}
+          <input type="checkbox" checked=${v.scripts} disabled=${(!!by && !you) || isPrivate}
             title="For a script that waits for you, such as by waitFor. It can also act by scripts."
             onChange=${(e) => { v.scripts = e.target.checked; if (you) v.take(); }} /> the agent's scripts go on</label>
-        <button class="main" disabled=${!!by && !you} onClick=${() => (you ? v.give() : v.take())}>
-          ${you ? 'Give back' : 'Take over'}</button>`}
+        ${you && isPrivate && html`<label class="box"><input type="checkbox" checked=${v.clears}
+            title="Clears the password fields that you typed into."
+            onChange=${(e) => { v.clears = e.target.checked; }} /> clear typed passwords</label>`}
+        ${!by && inPrivate}
+        <button class=${v.ask?.private && !you ? '' : 'main'} disabled=${!!by && !you}
+          onClick=${() => (you ? v.give() : v.take({ private: false }))}>${you ? 'Give back' : 'Take over'}</button>`}
     </header>
     <main>
     ${isOpen && (why || !control) && html`<p class="note why">${shown(why)
       || 'This address shows only: bproxy view --control opens one that may take over.'}</p>`}
     ${v.error && html`<p class="error" role="alert">${shown(v.error)}</p>`}
+    ${isOpen && isPrivate && !you && html`<p class="note why">${shown(by)} has control in private: the pages are shown
+      again when it is given back.</p>`}
     ${isOpen && v.ask && html`<${Ask} v=${v} key=${v.ask.since} />`}
     ${isOpen && html`<${Tabs} v=${v} you=${you} />`}
     <div class="view">

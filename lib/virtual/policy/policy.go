@@ -49,6 +49,7 @@ const (
 	Pauses                             // requests wait for the client: all storage is filled before
 	Resumes                            // the target stays paused until all clients have set it up
 	Clips                              // it may end what another client emulates
+	Casts                              // it begins or ends a screencast
 
 	effects = ^(NoUse - 1)
 )

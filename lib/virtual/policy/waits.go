@@ -71,6 +71,9 @@ var whiles = func() map[string]While {
 	return all
 }()
 
+// InPrivate reports whether a command is done while a person is private: it tells nothing of pages.
+func InPrivate(c Command) bool { return c.Method == "Browser.getVersion" || During(c) == Serves }
+
 // During returns what becomes of a command while a person has control.
 func During(c Command) While {
 	if c.Method == "Page.addScriptToEvaluateOnNewDocument" && jsonrpc.Get(c.Params, "runImmediately") != nil {

@@ -26,20 +26,21 @@ type Hold struct {
 	Holder  string    // "": nobody
 	Since   time.Time // when it was taken
 	Scripts bool      // those of clients go on
+	Private bool      // clients and other persons see nothing of the pages
 
 	used time.Time // the last input of the holder
 	lost time.Time // when the holder's connection ended; zero: it has one
 }
 
 // Take gives a person control, or again after a lost connection. Its error is that another person has it.
-func (h *Hold) Take(holder string, scripts bool, now time.Time) error {
+func (h *Hold) Take(holder string, scripts, private bool, now time.Time) error {
 	if h.Holder != "" && h.Holder != holder {
 		return fmt.Errorf("another person has control of this session since %s", h.Since.Format("15:04"))
 	}
 	if h.Holder == "" {
 		h.Holder, h.Since = holder, now
 	}
-	h.Scripts, h.used, h.lost = scripts, now, time.Time{}
+	h.Scripts, h.Private, h.used, h.lost = scripts, private, now, time.Time{}
 	return nil
 }
 
@@ -85,7 +86,19 @@ func (h *Hold) Over(now time.Time) bool {
 
 // Refusal returns the error of a command that has waited for the end of control.
 func (h *Hold) Refusal() error {
-	return fmt.Errorf("a person has control of this session since %s; nothing was done", h.Since.Format("15:04"))
+	return fmt.Errorf("%s; nothing was done", h.said())
+}
+
+// Withheld returns the error of a command whose answer would tell what the person does.
+func (h *Hold) Withheld() error { return fmt.Errorf("%s; the answer is withheld", h.said()) }
+
+// said says who has control.
+func (h *Hold) said() string {
+	how := ""
+	if h.Private {
+		how = ", in private"
+	}
+	return fmt.Sprintf("a person has control of this session since %s%s", h.Since.Format("15:04"), how)
 }
 
 // ErrTooMany is the error of a command that has no room to wait.

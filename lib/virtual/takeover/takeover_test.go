@@ -17,10 +17,10 @@ func TestHold(t *testing.T) {
 	if h.Over(now) || h.Give("") || !h.Ends().IsZero() {
 		t.Error("nobody has control, and it ends")
 	}
-	if err := h.Take("anna", false, now); err != nil {
+	if err := h.Take("anna", false, false, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Take("ben", false, now); err == nil || err.Error() !=
+	if err := h.Take("ben", false, false, now); err == nil || err.Error() !=
 		"another person has control of this session since 10:04" {
 		t.Error(err)
 	}
@@ -32,14 +32,14 @@ func TestHold(t *testing.T) {
 		t.Error("another one's lost connection has ended it")
 	}
 	h.Lose("anna", now)
-	if h.Over(now.Add(Lost-1)) || h.Take("anna", true, now.Add(Lost-1)) != nil || h.Since != now || !h.Scripts {
+	if h.Over(now.Add(Lost-1)) || h.Take("anna", true, false, now.Add(Lost-1)) != nil || h.Since != now || !h.Scripts {
 		t.Errorf("it is not resumed: %+v", h)
 	}
 	h.Use(now.Add(time.Hour))
 	if end := now.Add(time.Hour + Quiet); h.Over(end.Add(-1)) || !h.Over(end) || h.Holder != "" {
 		t.Errorf("it goes on: %+v", h)
 	}
-	if h.Take("ben", false, now) != nil || h.Give("anna") || !h.Give("ben") || h.Holder != "" {
+	if h.Take("ben", false, false, now) != nil || h.Give("anna") || !h.Give("ben") || h.Holder != "" {
 		t.Errorf("it was not given back: %+v", h)
 	}
 }
