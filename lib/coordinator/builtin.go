@@ -1,10 +1,12 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"btools/lib/agent/source"
 	"btools/lib/mcp"
@@ -67,10 +69,23 @@ func (h *Host) startBuiltin(b source.Browser, to mcp.Audience) (child.Program, e
 			AllFiles: s.AllFiles, ListStates: s.listStates, SaveState: s.stateSaver(b),
 			LoadState: s.stateLoader(),
 			Emptied:   s.Source.Emptied(b), Guest: s.Source.Guest,
+			Asks: &h.asks, Stateless: to != mcp.OfHandshake, View: s.viewer(b),
 			Clients: func(ctx context.Context) int { return s.Source.Clients(ctx, b) }})
 		in.Close()
 		out.Close()
 		x.over <- err
 	}()
 	return x, nil
+}
+
+// viewer returns what finds a browser's session on the page of bproxy view; nil: nothing does.
+func (s *Server) viewer(b source.Browser) func(context.Context, bool) (key, address string, err error) {
+	if s.View == nil {
+		return nil
+	}
+	_, session, _ := strings.Cut(b.HTTPURL, "/session/")
+	name := cmp.Or(b.Lease, session, strings.ReplaceAll(source.OwnerOf(os.Getpid()), " ", "-")) // as the page has it
+	return func(ctx context.Context, start bool) (key, address string, err error) {
+		return s.View(ctx, name, start)
+	}
 }

@@ -52,6 +52,8 @@ type Host struct {
 	paging    sync.Mutex                 // held while the tools of another page are listed
 	current   atomic.Pointer[supervisor] // of builtin, for the browser that the host has used last
 	pageNames tools.PageNames            // in the lists of all its browsers
+
+	asks tools.Asks // what people are asked for its agents
 }
 
 // NewHost makes what one host talks to, or several. It calls send for each
@@ -147,6 +149,7 @@ func (h *Host) Close() {
 		r.Value.fault(source.ErrEnded)
 	}
 	h.end()
+	h.asks.Close()
 	h.apply(func(t *table) []effect { return t.ExpireAll() })
 	h.endTasks()
 	var wg sync.WaitGroup

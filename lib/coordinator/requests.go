@@ -18,6 +18,7 @@ import (
 	"btools/lib/mcp/child"
 	"btools/lib/mcp/front"
 	"btools/lib/results"
+	"btools/lib/tools"
 	"btools/lib/wait"
 )
 
@@ -266,6 +267,10 @@ func (req *request) forward(p *running, m *jsonrpc.Message) {
 	h := req.host
 	p.logs(req.Level)
 	m = asChildTask(req, req.env.Era.ToChild(m))
+	if req.task() != nil && p.sup.child.Builtin {
+		meta := jsonrpc.Set(jsonrpc.Get(m.Params, "_meta"), tools.MetaAsTask, json.RawMessage("true"))
+		m = m.WithParams(jsonrpc.Set(m.Params, "_meta", meta))
+	}
 	if req.lease != nil && req.lease.Died != nil && wait.Closed(req.lease.Died) {
 		req.fault(source.ErrBrowserDied)
 		return

@@ -63,6 +63,10 @@ type Options struct {
 	// ListPageTools lists the tools of a host's current page with the others.
 	ListPageTools bool
 
+	// View returns the key of a session on the page of bproxy view and, with start, the address of that page, which is
+	// served then; nil: there is no such page.
+	View func(ctx context.Context, session string, start bool) (key, address string, err error)
+
 	// Start starts children but the built-in one; nil: as processes. Tests have them in memory.
 	Start child.Starter
 

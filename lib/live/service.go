@@ -4,17 +4,20 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"hash/fnv"
 	"html"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"time"
 
+	"btools/lib/background"
 	"btools/lib/control"
 	"btools/lib/live/sources"
 	"btools/lib/private"
@@ -41,6 +44,35 @@ type OpenRequest struct {
 	// Browse says that the address is for the browser of this user, and an argument of its command: it has no token.
 	Browse  bool   `json:"browse,omitempty"`
 	Release string `json:"release"` // of the program that asks
+}
+
+// Address asks the service for an address, and starts it by bproxy, the program at a path, if none runs. The arguments
+// are flags for it.
+func Address(ctx context.Context, store *state.Store, bproxy string, env, args []string, r OpenRequest) (
+	address string, err error,
+) {
+	command := func() (*exec.Cmd, error) {
+		cmd, err := background.Command("bproxy", append([]string{"view-service"}, args...)...)
+		if err == nil {
+			cmd.Path, cmd.Dir = cmp.Or(bproxy, cmd.Path), filepath.Dir(store.Path())
+			cmd.Env = append(env, "BTOOLS_STATE="+store.Path())
+		}
+		return cmd, err
+	}
+	for end := time.Now().Add(background.Patience); ; {
+		conn, err := background.Connect(ctx, store.SocketPath(Socket), "bproxy view", command)
+		if err != nil {
+			return "", err
+		}
+		at, err := Open.Ask(ctx, conn, r)
+		conn.Close()
+		var e *control.Error
+		isOver := errors.As(err, &e) && e.Code == control.Stopping || errors.Is(err, control.ErrNotBegun)
+		if !isOver || time.Now().After(end) {
+			return at, err
+		}
+		time.Sleep(10 * time.Millisecond) // it leaves its socket at once
+	}
 }
 
 // Service is the service behind bproxy view.

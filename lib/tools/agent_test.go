@@ -236,6 +236,8 @@ func fitting(t *tool) string {
 		return `{"fields":[{"target":"button","name":"x","type":"textbox","value":"x"}]}`
 	case "browser_state":
 		return `{"action":"save","name":"x"}`
+	case "browser_ask_human":
+		return `{"instructions":"x"}`
 	}
 	var all []string
 	for _, name := range t.Arguments.Required {

@@ -123,6 +123,7 @@ func matrixTools(site string) [][2]string {
 		{"browser_downloads", `{"action":"list"}`},
 		{"browser_state", `{"action":"list"}`},
 		{"browser_select_element", `{}`},
+		{"browser_ask_human", `{"instructions":"x"}`},
 		{"browser_get_markdown", `{}`},
 		{"browser_get_dom", `{}`},
 		{"browser_fetch", url},
@@ -282,7 +283,7 @@ func TestMatrix(t *testing.T) {
 			`headless|cannot read the downloads|no tab|is not in the page|` +
 			`no results|the page has no tool|does not have the response|is not visible|` +
 			`not a select|no cookie|not visible|belongs to no site|no such file|not found|but got|is not there|` +
-			`no value`)}
+			`no value|nobody can be asked`)}
 	start := chrometest.StartShell
 	if isLong {
 		t.Setenv("SEARCH_URL", m.site+"/normal?q={query}")

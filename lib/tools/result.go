@@ -29,6 +29,8 @@ type reply struct {
 	output
 	told *toldTools // of pages, when the call came
 
+	asTask bool // it may take as long as it needs
+
 	acts     bool               // what it does may have effect for a while
 	opens    bool               // the page is its result
 	at       *results.PageState // nil: it was not looked at

@@ -68,6 +68,13 @@ type Options struct {
 	LoadState func(ctx context.Context, name string) (*logins.State, error)
 	// Clients is how many clients the session has, with us.
 	Clients func(ctx context.Context) int
+
+	Asks *Asks // what people are asked; nil: by this server alone
+	// View returns the key of the session on the page of bproxy view and, with start, the address of that page, which
+	// is served then. Nil: it is not known.
+	View func(ctx context.Context, start bool) (key, address string, err error)
+	// Stateless says that the host repeats a request that asks it something: it does not wait meanwhile.
+	Stateless bool
 }
 
 // Server serves one session.
@@ -95,7 +102,10 @@ type Server struct {
 	pages   listedTools
 	calls   map[string]context.CancelFunc
 	awaited map[string]bool // downloads that were waited for, by GUID
-	work    sync.WaitGroup
+	// canElicit is how the host can ask a person; nil: it cannot. elicited gets its answers, by the ID of the request.
+	canElicit json.RawMessage
+	elicited  map[string]chan<- *jsonrpc.Message
+	work      sync.WaitGroup
 }
 
 // maxWaiting is how many bytes of answers wait for a host that does not read.
@@ -105,7 +115,12 @@ const maxWaiting = 64 << 20
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	s := &Server{Options: o, out: jsonrpc.NewWriter(out, maxWaiting, nil), turn: make(chan struct{}, 1),
 		aside: make(chan struct{}, maxAside), dial: make(chan struct{}, 1),
-		calls: map[string]context.CancelFunc{}, files: files{asked: map[string]*roots{}}, awaited: map[string]bool{}}
+		calls: map[string]context.CancelFunc{}, files: files{asked: map[string]*roots{}}, awaited: map[string]bool{},
+		elicited: map[string]chan<- *jsonrpc.Message{}}
+	if s.Asks == nil {
+		s.Asks = &Asks{}
+		defer s.Asks.Close()
+	}
 	s.files.s = s
 	s.pages.fresh = o.PageNames
 	s.turn <- struct{}{}
@@ -149,7 +164,16 @@ func (s *Server) close() {
 func (s *Server) handle(ctx context.Context, m *jsonrpc.Message) {
 	switch {
 	case m.IsResponse():
-		s.listed(jsonrpc.GetString(m.ID), m)
+		id := jsonrpc.GetString(m.ID)
+		s.mu.Lock()
+		answer := s.elicited[id]
+		delete(s.elicited, id)
+		s.mu.Unlock()
+		if answer != nil {
+			answer <- m
+			return
+		}
+		s.listed(id, m)
 	case m.IsNotification():
 		switch m.Method {
 		case "notifications/cancelled":
@@ -167,6 +191,7 @@ func (s *Server) handle(ctx context.Context, m *jsonrpc.Message) {
 	case m.Method == "initialize":
 		s.mu.Lock()
 		s.canList = jsonrpc.Get(m.Params, "capabilities", "roots") != nil
+		s.canElicit = slices.Clone(jsonrpc.Get(m.Params, "capabilities", "elicitation"))
 		s.mu.Unlock()
 		s.answer(m.ID, map[string]any{"protocolVersion": jsonrpc.GetString(m.Params, "protocolVersion"),
 			"capabilities": map[string]any{"tools": map[string]bool{"listChanged": s.ListPageTools}},
@@ -364,10 +389,12 @@ func (s *Server) do(ctx context.Context, t *tool, params json.RawMessage, told *
 	}
 	r := &reply{access: access{server: s}, output: output{secrets: s.Secrets}, told: told}
 	r.form, _ = results.FormOf(params)
-	late := fmt.Errorf("%s did not end within %v", t.Name, s.of(runTimeout))
-	ctx, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout+viewTimeout), late)
+	r.asTask = jsonrpc.Get(params, "_meta", MetaAsTask) != nil
+	most := s.of(cmp.Or(t.Do.most, runTimeout))
+	late := fmt.Errorf("%s did not end within %v", t.Name, most)
+	ctx, cancel := context.WithTimeoutCause(ctx, most+s.of(viewTimeout), late)
 	defer cancel()
-	run, cancel := context.WithTimeoutCause(ctx, s.of(runTimeout), late)
+	run, cancel := context.WithTimeoutCause(ctx, most, late)
 	defer cancel()
 	if s.BiDi != "" && !t.Do.any {
 		return failed(fmt.Errorf("%s needs a browser based on Chromium, and this one is Firefox, which has %s", t.Name,

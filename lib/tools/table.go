@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"btools/lib/agent/agenttool"
 	"btools/lib/browse"
@@ -19,6 +20,8 @@ type tool = agenttool.Tool[runner]
 type runner struct {
 	run func(ctx context.Context, r *reply, args json.RawMessage) error
 	any bool // on Firefox, too
+	// most is how long a call may take; 0: runTimeout.
+	most time.Duration
 }
 
 const (
@@ -211,6 +214,10 @@ var table = sync.OnceValue(func() []tool {
 			Do: with(manageStates)},
 		{Name: "browser_select_element", Title: "Let a person choose",
 			About: "Have a person click an element in the browser's window", Extra: true, Do: onPage(selectElement)},
+		{Name: "browser_ask_human", Title: "Ask a person",
+			About:  "Have a person do in this browser what you cannot, such as log in, and wait until it is done",
+			Effect: acts, Extra: true, Free: true, Task: true,
+			Do: runner{run: with(askHuman).run, most: maxAsk}},
 		{Name: "browser_close", Title: "Close page", About: "Close the current tab", Effect: destroys,
 			Do: on((*access).reach, noPage, false, closePage)},
 		{Name: "browser_get_markdown", Title: "Page as Markdown", About: "The text of the page or of an element",

@@ -21,6 +21,7 @@ type Tool[Do any] struct {
 	Group              string // name of its opt-in group; "" for tools that are always listed
 	Extra              bool   // absence from the default list of @playwright/mcp
 	Free               bool   // no use of the page, and no turn
+	Task               bool   // it may run as a task
 	// Input is the JSON Schema of the arguments, Output that of structured results; nil: the schemas in NAME.json and,
 	// if there is such a file, NAME.output.json.
 	Input, Output json.RawMessage
@@ -61,6 +62,9 @@ func (t *Tool[Do]) Read(files fs.FS) {
 	}
 	if t.Closed {
 		tool.Annotations.OpenWorldHint = new(false)
+	}
+	if t.Task {
+		tool.Execution = &mcp.ToolExecution{TaskSupport: mcp.TaskSupportOptional}
 	}
 	t.Listed, _ = json.Marshal(tool)
 }

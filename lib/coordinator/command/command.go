@@ -161,6 +161,7 @@ func serverOptions(c *cli.Context, adjust func(*source.Sharing)) (o coordinator.
 		o.Stderr = o.Secrets.Writer(o.Stderr)
 		o.Log = cli.NewLogger(o.Stderr, c.Name, c.String("log-level"), c.String("log-format"))
 	}
+	o.View = viewOf(c)
 	o.Source, err = browsers(c, o.Children, adjust)
 	return o, err
 }

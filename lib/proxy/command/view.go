@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -61,28 +60,8 @@ func View(c *cli.Context) error {
 
 // viewAddress asks the service for an address, and starts it if none runs.
 func viewAddress(c *cli.Context, r live.OpenRequest) (string, error) {
-	path, ctx := c.State().SocketPath(live.Socket), context.Background()
-	command := func() (*exec.Cmd, error) {
-		cmd, err := background.Command("bproxy", "view-service", "--log-level="+c.String("log-level"))
-		if err == nil {
-			cmd.Dir, cmd.Env = filepath.Dir(c.State().Path()), append(c.Environ(), "BTOOLS_STATE="+c.State().Path())
-		}
-		return cmd, err
-	}
-	for end := time.Now().Add(background.Patience); ; {
-		conn, err := background.Connect(ctx, path, "bproxy view", command)
-		if err != nil {
-			return "", err
-		}
-		at, err := live.Open.Ask(ctx, conn, r)
-		conn.Close()
-		var e *control.Error
-		isOver := errors.As(err, &e) && e.Code == control.Stopping || errors.Is(err, control.ErrNotBegun)
-		if !isOver || time.Now().After(end) {
-			return at, err
-		}
-		time.Sleep(10 * time.Millisecond) // it leaves its socket at once
-	}
+	level := []string{"--log-level=" + c.String("log-level")}
+	return live.Address(context.Background(), c.State(), "", c.Environ(), level, r)
 }
 
 // stopView ends the service, if one runs.
