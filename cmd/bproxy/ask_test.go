@@ -3,12 +3,14 @@
 package main_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"btools/lib/cmdtest"
 	"btools/lib/virtual/chrometest"
@@ -113,4 +115,80 @@ func TestAskRefuses(t *testing.T) {
 	w.Run("bproxy", "ask", "shop", "and this", "--no-open").Exits(t, 1, "one ask at a time")
 	p.Stop()
 	a.exits(1, "has ended")
+}
+
+// A person answers an ask in private: neither the agent's trace nor another view has a byte of it, and the password is
+// cleared when they give back.
+func TestAskInPrivate(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Write([]byte(`<!doctype html><title>Shop</title><style>input { position: fixed; width: 50%; height: 100%; top: 0 }
+			</style><input id="pass" type="password" style="left: 0"><input id="user" style="left: 50%"><script>
+			let most = 0;
+			pass.oninput = () => {
+				most = Math.max(most, pass.value.length);
+				console.log(pass.value);
+				fetch("/log-in", {method: "POST", body: pass.value});
+			}</script>`))
+	}))
+	t.Cleanup(site.Close)
+	w := cmdtest.New(t)
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	viewer, _ := chrometest.StartShellOnPort(t)
+	trace := w.Dir + "/trace"
+	p := w.Proxy("share", "--browser", "chromium", "--trace", trace)
+	agent := openSession(t, p, "shop", site.URL)
+	agent.call("Network.enable", nil, nil)
+	agent.call("Runtime.enable", nil, nil)
+	agent.until("the page is there", `document.readyState === "complete" && window.pass`)
+	a := ask(w, "shop", "Log in")
+	x := openPerson(t, w, viewer, "shop", agent)
+	x.until("private is proposed",
+		`document.querySelector(".ask") && document.querySelector("button.main").textContent === "Take over in private"`)
+	other := openPerson(t, w, viewer, "shop", agent)
+	x.press("Take over in private")
+	x.until("the person is private", hasControl+`&& document.querySelector(".state").textContent.includes("in private")`)
+	other.until("others are told", `document.querySelector(".why")?.textContent.includes("has control in private")`)
+	if err := agent.try("Page.getLayoutMetrics", nil, nil); err == nil || !strings.Contains(err.Error(), "in private") {
+		t.Errorf("the agent reads: %v", err)
+	}
+	box := func(part float64) float64 {
+		return x.eval(fmt.Sprintf(`(() => { const b = document.querySelector(".surface canvas").getBoundingClientRect();
+			return b.x + b.width * %f })()`, part)).(float64)
+	}
+	y := x.eval(`(() => { const b = document.querySelector(".surface canvas").getBoundingClientRect();
+		return Math.max(b.y, 0) + 50 })()`).(float64)
+	const secret = "correcthorsebatterystaple"
+	for _, part := range []float64{0.25, 0.75} {
+		x.click(box(part), y, "left", 1)
+		for _, c := range secret {
+			x.key(string(c), "Key"+strings.ToUpper(string(c)), int(c-'a'+'A'), 0)
+		}
+	}
+	x.until("passwords are cleared", `[...document.querySelectorAll(".box")].find((b) => b.textContent.includes(
+		"clear typed passwords")).querySelector("input").checked`)
+	x.press("Done, give back")
+	began := time.Now()
+	a.exits(0, `"outcome":"done"`)
+	t.Logf("the command exits after %v", time.Since(began))
+	if got := fmt.Sprint(agent.eval("[most, pass.value.length, user.value.length, document.activeElement === document.body]")); got !=
+		fmt.Sprint([]any{len(secret), 0, len(secret), true}) {
+		t.Errorf("the page has %v", got)
+	}
+	x.until("it is given back", `!document.querySelector(".ask") && !document.querySelector(".state").textContent.includes("private")`)
+	p.Stop()
+	var got []byte
+	files, _ := filepath.Glob(trace + "/*")
+	for _, file := range files {
+		b, _ := os.ReadFile(file)
+		got = append(got, b...)
+	}
+	if strings.Contains(string(got), secret[:8]) || strings.Count(string(got), "Btools.private") != 1 {
+		t.Errorf("the trace has the secret, or no mark")
+	}
+	if har := w.Run("bproxy", "har", trace).Out; strings.Contains(har, "log-in") || !strings.Contains(har,
+		"a person was private since 2") {
+		t.Errorf("the archive is %s", har)
+	}
 }

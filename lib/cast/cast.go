@@ -28,6 +28,9 @@ type Sink interface {
 	Write(Frame) error
 }
 
+// private is a Sink that is told that a person is private: there are no frames until that ends.
+type private interface{ Private() }
+
 // Reasons for the end of a recording by itself.
 var (
 	ErrClosed = errors.New("the page was closed")
@@ -143,6 +146,10 @@ func (r *recording) event(e cdp.Event) {
 		select {
 		case r.frames <- f:
 		case <-r.over:
+		}
+	case "Btools.private":
+		if to, ok := r.to.(private); ok {
+			to.Private()
 		}
 	case "Target.detachedFromTarget":
 		if r.session != "" && jsonrpc.GetString(e.Params, "sessionId") == r.session {

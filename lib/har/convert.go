@@ -109,7 +109,13 @@ func Convert(traces []Trace, o Options, out io.Writer) (Summary, error) {
 			c.sum.Pages++
 		}
 	}
-	c.raw("\n]}}\n")
+	c.raw("\n]")
+	if len(c.private) > 0 {
+		c.raw(`,"comment":`)
+		c.value("a person was private since " + strings.Join(c.private, ", ") + ": what their pages did until control " +
+			"was given back is not here")
+	}
+	c.raw("}}\n")
 	if c.err == nil {
 		c.err = c.out.Flush()
 	}
@@ -166,6 +172,7 @@ type converter struct {
 	current  map[string]*page      // by target
 	sessions map[sessionKey]target // whose targets are known
 	children map[string]bool       // frames in others
+	private  []string              // times since which a person was
 }
 
 func newConverter(out io.Writer, only map[string]bool, logins bool) *converter {
@@ -267,6 +274,10 @@ func (c *converter) line(l line) {
 		c.page(l, name, m.session, m.params)
 	case "Target":
 		c.target(l, name, m.session, m.params)
+	case "Btools":
+		if since := jsonrpc.GetString(m.params, "since"); name == "private" && !slices.Contains(c.private, since) {
+			c.private = append(c.private, since)
+		}
 	}
 }
 

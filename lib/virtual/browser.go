@@ -104,6 +104,7 @@ type target struct {
 
 	dialogs map[told]json.RawMessage // the event of the JavaScript dialog that is open, by who was told of it
 	leaves  bool                     // it was to go elsewhere while one was open
+	private bool                     // it was there while a person was private
 }
 
 // Open connects to the Chrome whose browser WebSocket has this URL. All clients share one

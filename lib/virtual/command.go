@@ -129,6 +129,9 @@ func (r request) act(message []byte) error {
 	case rule.Action != policy.Pass:
 		r.handle(rule.Action)
 		return nil
+	case rule.Has(policy.Recalls) && r.wouldRecall():
+		r.reply(emptyObject)
+		return nil
 	case rule.Has(policy.Clips) && r.captureAmongOthers(), k.person != nil && r.meetDialog():
 		return nil
 	case rule.Has(policy.Navigates) && k.session.options.isLimited():

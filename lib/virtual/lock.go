@@ -26,6 +26,7 @@ type personLock struct {
 	s      *Session
 	closed atomic.Bool // a person has control
 	hides  atomic.Bool // and is private
+	hid    atomic.Bool // one was
 	hiding sync.Mutex  // held while who sees what changes
 
 	mu       sync.Mutex

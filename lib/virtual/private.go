@@ -240,6 +240,15 @@ func (o *outlet) open() {
 	}
 }
 
+// wouldRecall reports whether a command would have Chrome tell of a time in which a person was private.
+func (r request) wouldRecall() bool {
+	b := r.k.session.browser
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := r.k.sessions.targetLocked(r.Session)
+	return r.k.session.lock.hid.Load() && (t == nil || t.private)
+}
+
 // catchUpTime bounds how long a client waits at the end for pages that do not answer: one has a dialog, or hangs.
 const catchUpTime = 100 * time.Millisecond
 
@@ -256,6 +265,10 @@ func (l *personLock) hide() {
 	b := l.s.browser
 	b.mu.Lock()
 	l.hides.Store(true)
+	l.hid.Store(true)
+	for _, t := range l.s.targetsLocked() {
+		t.private = true
+	}
 	for k := range l.s.clients.all {
 		if !hold.Private || k.person != nil && l.isOf(k, false) {
 			open = append(open, k)

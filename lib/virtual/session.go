@@ -18,6 +18,7 @@ import (
 	"btools/lib/jsonrpc"
 	"btools/lib/logins"
 	"btools/lib/record"
+	"btools/lib/virtual/policy"
 )
 
 // Session is one virtual browser. Its parts are types of their own, which know it as s. The browser's lock guards what
@@ -325,6 +326,9 @@ func (s *Session) Targets() (infos []json.RawMessage) {
 			info := t.visibleInfo()
 			if t.opens != "" && jsonrpc.GetString(info, "url") == "" {
 				info = jsonrpc.Set(info, "url", quote(t.opens))
+			}
+			if s.lock.hides.Load() {
+				info = policy.StructureOf(info)
 			}
 			infos = append(infos, info)
 		}

@@ -168,6 +168,10 @@ func (r *Recorder) event(e cdp.Event) {
 		at, kind, text := said(e.Method, e.Params)
 		r.print(at, r.pages[r.sessions[e.Session]], kind, text)
 		r.mu.Unlock()
+	case "Btools.private":
+		r.mu.Lock()
+		r.print(time.Now(), nil, "private", "a person has control in private: nothing of the pages until it is given back")
+		r.mu.Unlock()
 	case "Network.responseReceived", "Network.loadingFinished":
 		r.fetch(e)
 	}

@@ -88,6 +88,16 @@ func findPage(ctx context.Context, c *cli.Context, session []string, token strin
 	return pageAddress(base, id, token), err
 }
 
+// castSink writes a recording, and says what is not in it.
+type castSink struct {
+	cast.Sink
+	c *cli.Context
+}
+
+func (s castSink) Private() {
+	s.c.Log.Warn("a person has control in private: the recording shows nothing of the page until it is given back")
+}
+
 // recordPage records the page at a WebSocket into a file or directory. The end
 // of the page is an end like others.
 func recordPage(ctx context.Context, c *cli.Context, address, token, path string) error {
@@ -96,7 +106,7 @@ func recordPage(ctx context.Context, c *cli.Context, address, token, path string
 		return fmt.Errorf("cannot record to %s: %w", path, err)
 	}
 	began := time.Now()
-	n, err := cast.Record(ctx, address, "", c.Int("fps"), c.Duration("duration"), out)
+	n, err := cast.Record(ctx, address, "", c.Int("fps"), c.Duration("duration"), castSink{out, c})
 	if closeErr := out.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("cannot write the recording: %w", closeErr)
 	}

@@ -50,6 +50,7 @@ const (
 	Resumes                            // the target stays paused until all clients have set it up
 	Clips                              // it may end what another client emulates
 	Casts                              // it begins or ends a screencast
+	Recalls                            // Chrome tells of the time before, which nothing makes it forget
 
 	effects = ^(NoUse - 1)
 )

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -20,21 +21,27 @@ func Structure(method string, params json.RawMessage) json.RawMessage {
 		if !strings.HasPrefix(method, s) {
 			continue
 		}
-		var all map[string]any
-		d := json.NewDecoder(strings.NewReader(string(params)))
-		d.UseNumber() // a loaderId is a text, a timestamp stays as it is
-		if d.Decode(&all) != nil {
-			return json.RawMessage("{}")
-		}
-		isLifecycle := method == "Page.lifecycleEvent"
-		strip(all, isLifecycle)
-		raw, err := json.Marshal(all)
-		if err != nil {
-			return json.RawMessage("{}")
-		}
-		return raw
+		return structureOf(params, method == "Page.lifecycleEvent")
 	}
 	return nil
+}
+
+// StructureOf returns a TargetInfo as clients get it while a person is private.
+func StructureOf(info json.RawMessage) json.RawMessage { return structureOf(info, false) }
+
+func structureOf(object json.RawMessage, names bool) json.RawMessage {
+	var all map[string]any
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.UseNumber() // a timestamp stays as it is
+	if d.Decode(&all) != nil {
+		return json.RawMessage("{}")
+	}
+	strip(all, names)
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return raw
 }
 
 // words are the members whose texts are of the protocol, besides those that end in Id.

@@ -175,6 +175,7 @@ var table = []tableLine{
 	{"Ads.*", Missing, Pass, ""},
 	{"Animation.*", Missing, Pass, ""},
 	{"Audits.*", Missing, Pass, ""},
+	{"Audits.enable", Missing, Pass | Recalls, "but of no page that a person was private with"},
 	{"Autofill.*", Missing, Pass, "addresses are the page's context's"},
 	{"BackgroundService.*", Missing, Pass, ""},
 	{"CSS.*", Missing, Pass, ""},
