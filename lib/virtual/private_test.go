@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"btools/lib/cdp/wire"
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/takeover"
 )
@@ -104,4 +105,69 @@ func TestPrivateStructure(t *testing.T) {
 		t.Errorf("the client is told %s", strings.Join(got, ","))
 	}
 	agent.must(at, "Runtime.evaluate", map[string]any{"expression": "1"})
+}
+
+// A page that does not answer when the session is given back holds nobody up, and what it says of the time before comes
+// never; a person may take control in private again, and give up that alone.
+func TestPrivateOfBusyPage(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	agent := connect(t, s, "")
+	page := agent.pages()[0]
+	at := agent.attach(page)
+	agent.must(at, "Runtime.enable", nil)
+	anna := person(t, s, "anna")
+	mine := anna.attach(page)
+	anna.takePrivate("anna-anna-anna-anna")
+	anna.must(mine, "Runtime.evaluate", map[string]any{"expression": `setTimeout(() => {
+		for (const end = Date.now() + 1000; Date.now() < end;); console.log("secret") }, 0); setTimeout(() => {}, 0)`})
+	began := time.Now()
+	anna.must("", "Btools.give", nil)
+	if took := time.Since(began); took > 700*time.Millisecond {
+		t.Errorf("to give back took %v", took)
+	}
+	agent.must("", "Target.getTargets", nil)
+	agent.must(at, "Runtime.evaluate", map[string]any{"expression": "1"})
+	anna.takePrivate("anna-anna-anna-anna")
+	anna.must("", "Btools.take", map[string]any{"holder": "anna-anna-anna-anna", "private": false})
+	agent.must(at, "Page.getLayoutMetrics", nil)
+	anna.must("", "Btools.give", nil)
+	agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "console.log('last')"})
+	for got := ""; !strings.Contains(got, "last"); {
+		if got = string(agent.next()); strings.Contains(got, "secret") {
+			t.Errorf("the client gets %s", got)
+		}
+	}
+}
+
+// Up to 4 MiB of events come in order; the client for which they are more is disconnected.
+func TestPrivateKeeps(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	agent := connect(t, s, "")
+	agent.must("", "Browser.getVersion", nil)
+	anna := person(t, s, "anna")
+	anna.takePrivate("anna-anna-anna-anna")
+	happens := func(n int) {
+		for _, k := range s.clients.every(false) {
+			k.toClient.Put(wire.Event("", "Page.frameAttached", map[string]any{"frameId": fmt.Sprint(n,
+				strings.Repeat("x", 1<<20-200))}))
+		}
+	}
+	for n := range 4 {
+		happens(n)
+	}
+	agent.event("Btools.private", "")
+	anna.must("", "Btools.give", nil)
+	for n := range 4 {
+		if got := jsonrpc.GetString(agent.next(), "params", "frameId"); !strings.HasPrefix(got, fmt.Sprint(n, "x")) {
+			t.Errorf("the %dth event is %.20s", n, got)
+		}
+	}
+	anna.takePrivate("anna-anna-anna-anna")
+	for n := range 5 {
+		happens(n)
+	}
+	until(t, "the client is disconnected", func() bool { return s.Stats().Clients == 0 })
+	anna.must("", "Btools.give", nil)
 }
