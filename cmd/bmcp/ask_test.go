@@ -155,7 +155,8 @@ func TestAskHuman(t *testing.T) {
 			if q.Method != "elicitation/create" {
 				continue // the status
 			}
-			if got := jsonrpc.GetString(q.Params, "_meta", "io.modelcontextprotocol/related-task", "taskId"); got != id {
+			of := jsonrpc.Get(q.Params, "_meta", "io.modelcontextprotocol/related-task")
+			if jsonrpc.GetString(of, "taskId") != id {
 				t.Fatal(q.Line)
 			}
 			m.Send(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":{"action":"accept"}}`)

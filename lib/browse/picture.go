@@ -101,6 +101,24 @@ func (t *pictures) Screenshot(ctx context.Context, o ScreenshotOptions) (s Scree
 	return s, err
 }
 
+// thumbnailQuality is that of JPEG.
+const thumbnailQuality = 60
+
+// Thumbnail takes a picture of the viewport of up to a width, without a script: one is also taken while a person has
+// control.
+func (t *pictures) Thumbnail(ctx context.Context, width float64) (jpeg []byte, err error) {
+	if err := t.gone(); err != nil {
+		return nil, err
+	}
+	clip, err := t.viewport(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	clip.Scale = min(1, width/max(clip.Width, 1))
+	return t.printed(ctx, "Page.captureScreenshot", map[string]any{"format": "jpeg", "quality": thumbnailQuality,
+		"clip": clip, "optimizeForSpeed": true})
+}
+
 // askRatio asks the page how many pixels it has in one of CSS: to do so beside other questions saves the time of an
 // answer.
 func (t *pictures) askRatio(ctx context.Context) <-chan answer {

@@ -8,6 +8,7 @@ import (
 	"btools/lib/agent/source"
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
+	"btools/lib/tools"
 )
 
 // answer is the answer of a child to a request, on its way to the host.
@@ -79,8 +80,8 @@ func (a *answer) hasPort() bool {
 	return a.lease != nil && a.Method == "tools/call" && a.lease.HTTPURL != ""
 }
 
-// hasBrowser reports whether the request is a call on a browser.
-func (a *answer) hasBrowser() bool { return a.lease != nil }
+// hasBrowser reports whether the request is a call on a browser by an agent: notes are told once.
+func (a *answer) hasBrowser() bool { return a.lease != nil && a.env.Name != tools.ViewFrame }
 
 const (
 	maxFault    = 64 << 10 // bytes of a result that tells of a fault

@@ -14,6 +14,7 @@ import (
 	"btools/lib/mcp/child"
 	"btools/lib/results"
 	"btools/lib/spell"
+	"btools/lib/tools"
 )
 
 // noticeAfter is the delay before a message says what is being waited for.
@@ -87,6 +88,9 @@ func (h *Host) serve(ctx context.Context, req *request) {
 		if !h.table.Shared {
 			own = h.handed.ListBlobs(h.server.archive)
 		}
+		if req.hasApps() {
+			own = append(own, tools.ViewResource())
+		}
 		req.collect(ctx, "resources", "resources", "uri", own...)
 	case "resources/templates/list":
 		var own []json.RawMessage
@@ -99,6 +103,10 @@ func (h *Host) serve(ctx context.Context, req *request) {
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		if m.Method == "resources/read" && h.server.keeps() && blobs.IsURI(req.env.URI) {
 			req.readBlob()
+			return
+		}
+		if m.Method == "resources/read" && req.env.URI == tools.ViewURI && req.hasApps() {
+			req.result(jsonrpc.Set(nil, "contents", jsonrpc.Array([]json.RawMessage{tools.ViewContents()})))
 			return
 		}
 		req.byOwner(ctx, "resources", req.env.URI)
@@ -123,7 +131,7 @@ func (h *Host) serve(ctx context.Context, req *request) {
 
 // introduce answers with what bmcp and its children are, and what they can do.
 func (h *Host) introduce(req *request, result json.RawMessage) {
-	all, said := h.server.capabilities(jsonrpc.Get(result, "capabilities"))
+	all, said := h.server.capabilities(jsonrpc.Get(result, "capabilities"), req.hasApps())
 	form := req.env.Tasks
 	if req.Method == "initialize" {
 		form = h.handshakeForm() // which is known now

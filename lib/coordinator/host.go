@@ -22,6 +22,7 @@ import (
 	"btools/lib/jsonrpc"
 	"btools/lib/mcp"
 	"btools/lib/mcp/catalog"
+	"btools/lib/mcp/child"
 	"btools/lib/mcp/front"
 	"btools/lib/results"
 	"btools/lib/tools"
@@ -303,6 +304,7 @@ func (h *Host) initialize(ctx context.Context, req *request) {
 	version := jsonrpc.GetString(result, "protocolVersion")
 	h.version.CompareAndSwap(nil, &version)
 	h.params.CompareAndSwap(nil, &params)
+	h.list.Greet(jsonrpc.Get(h.hostParams(), "capabilities"))
 	h.call(jsonrpc.GetString(params, "clientInfo", "name"))
 	h.startAll(mcp.OfHandshake, false)
 	h.do(func() {
@@ -365,6 +367,13 @@ func (h *Host) TakesBatches() bool {
 func (h *Host) InputSchema(tool string, capabilities json.RawMessage) json.RawMessage {
 	r, _ := h.tools(mcp.AudienceOf(capabilities)).Route(tool)
 	return jsonrpc.Get(r.Tool, "inputSchema")
+}
+
+// hasApps reports whether the host shows MCP Apps, and the built-in child has one.
+func (req *request) hasApps() bool {
+	builtin := func(child child.Spec) bool { return child.Builtin }
+	return mcp.HasApps(json.RawMessage(req.env.Audience.Askable(req.host.hostParams()))) &&
+		slices.ContainsFunc(req.host.server.Children, builtin) && len(req.host.server.catalog.Apps) > 0
 }
 
 // Name implements source.Owner.

@@ -22,6 +22,7 @@ import (
 	"btools/lib/coordinator/tasks"
 	"btools/lib/jsonrpc"
 	"btools/lib/logins"
+	"btools/lib/mcp"
 	"btools/lib/mcp/catalog"
 	"btools/lib/mcp/child"
 	"btools/lib/results"
@@ -114,7 +115,7 @@ func New(o Options) *Server {
 	s.Children = slices.Clone(s.Children)
 	s.makeOwn()
 	s.catalog = catalog.New(catalog.Options{Children: s.Children, Builtin: tools.List(s.Tools),
-		Unlisted: tools.List(tools.Unlisted(s.Tools, s.Callable)), Own: s.ownTools,
+		Unlisted: tools.List(tools.Unlisted(s.Tools, s.Callable)), Apps: tools.Apps(s.Tools), Own: s.ownTools,
 		StatusTool: statusTool, OldNames: oldNames, Decorate: s.decorate, Dir: s.CacheDir, Limits: s.Limits.Catalog,
 		Log: s.Log})
 	for i := range s.Children {
@@ -145,9 +146,13 @@ func (s *Server) Close() {
 }
 
 // capabilities returns the merged capabilities of bmcp, which are these and those for
-// blobs, and of its children, and what the children say of themselves.
-func (s *Server) capabilities(own json.RawMessage) (all json.RawMessage, instructions []string) {
-	if s.keeps() {
+// blobs and apps, and of its children, and what the children say of themselves.
+func (s *Server) capabilities(own json.RawMessage, apps bool) (all json.RawMessage, instructions []string) {
+	if apps {
+		own = jsonrpc.Set(own, "extensions", jsonrpc.Set(jsonrpc.Get(own, "extensions"), mcp.AppsExtension,
+			json.RawMessage("{}")))
+	}
+	if s.keeps() || apps {
 		own = jsonrpc.Set(own, "resources", json.RawMessage("{}"))
 	}
 	return s.catalog.Capabilities(own)

@@ -47,7 +47,7 @@ func (again *request) resume() bool {
 // host ends.
 func (req *request) listen(ctx context.Context) {
 	h := req.host
-	can, _ := h.server.capabilities(json.RawMessage(`{"tools":{}}`))
+	can, _ := h.server.capabilities(json.RawMessage(`{"tools":{}}`), false)
 	agreed, uris := mcp.Agree(jsonrpc.Get(req.m.Params, "notifications"), can, h.server.Limits.Subscriptions)
 	var over bool
 	if h.read(func(t *table) { over = t.IsOver(&req.Request) }); over {

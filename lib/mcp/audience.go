@@ -52,7 +52,7 @@ func (to Audience) ChildParams(host, us json.RawMessage) json.RawMessage {
 	return params
 }
 
-// Askable are the capabilities of a host that children may use. Others are left
+// askable returns the capabilities of a host that children may use. Others are left
 // out, as each set of capabilities needs children of its own.
 func askable(caps json.RawMessage) json.RawMessage {
 	out := json.RawMessage("{}")
@@ -72,7 +72,28 @@ func askable(caps json.RawMessage) json.RawMessage {
 		}
 		out = jsonrpc.Set(out, can.name, parts)
 	}
+	if HasApps(caps) {
+		out = jsonrpc.Set(out, "extensions", jsonrpc.Set(nil, AppsExtension, json.RawMessage(`{"mimeTypes":["`+AppType+
+			`"]}`)))
+	}
 	return out
+}
+
+const (
+	// AppsExtension is the capability of hosts that show MCP Apps.
+	AppsExtension = "io.modelcontextprotocol/ui"
+	// AppType is the type of the page of one.
+	AppType = "text/html;profile=mcp-app"
+)
+
+// HasApps reports whether a host with these capabilities shows MCP Apps.
+func HasApps(caps json.RawMessage) bool {
+	for t := range jsonrpc.Elements(jsonrpc.Get(caps, "extensions", AppsExtension, "mimeTypes")) {
+		if jsonrpc.String(t) == AppType {
+			return true
+		}
+	}
+	return false
 }
 
 // Needs are the capabilities that a host needs to answer the requests of children, by

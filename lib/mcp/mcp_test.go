@@ -127,6 +127,24 @@ func TestChildParams(t *testing.T) {
 	}
 }
 
+// Hosts that children can be asked the same of, and show the same, share them.
+func TestAudienceOf(t *testing.T) {
+	const apps = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`
+	for can, want := range map[string]Audience{
+		`{"roots":{"listChanged":true},"tasks":{}}`:        `{"roots":{}}`,
+		`{"elicitation":{"url":{"x":1}},"sampling":"yes"}`: `{"elicitation":{"url":{}}}`,
+		`{` + apps + `}`: `{` + apps + `}`,
+		`{` + strings.Replace(apps, `["text`, `["image/png","text`, 1) + `}`: `{` + apps + `}`,
+		`{` + strings.Replace(apps, "mcp-app", "x", 1) + `}`:                 AskNothing,
+		`{"extensions":{"io.modelcontextprotocol/ui":{}}}`:                   AskNothing,
+	} {
+		got := AudienceOf(json.RawMessage(can))
+		if got != want || HasApps(json.RawMessage(got)) != strings.Contains(string(want), "ui") {
+			t.Errorf("%s: %s, not %s", can, got, want)
+		}
+	}
+}
+
 func TestTaskForms(t *testing.T) {
 	for _, c := range []struct {
 		form TaskForm

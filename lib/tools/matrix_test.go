@@ -124,6 +124,8 @@ func matrixTools(site string) [][2]string {
 		{"browser_state", `{"action":"list"}`},
 		{"browser_select_element", `{}`},
 		{"browser_ask_human", `{"instructions":"x"}`},
+		{"browser_view", `{}`},
+		{"browser_view_frame", `{}`},
 		{"browser_get_markdown", `{}`},
 		{"browser_get_dom", `{}`},
 		{"browser_fetch", url},

@@ -308,8 +308,15 @@ func (s *Server) list(ctx context.Context) []json.RawMessage {
 // List are the tools with these names as tools/list has them; nil: those that are listed
 // by default.
 func List(only []string) (all []json.RawMessage) {
+	return listed(only, false)
+}
+
+// Apps are those that a host with MCP Apps has besides.
+func Apps(only []string) (all []json.RawMessage) { return listed(only, true) }
+
+func listed(only []string, apps bool) (all []json.RawMessage) {
 	for _, t := range prepared() {
-		if only == nil && t.Group == "" || slices.Contains(only, t.Name) {
+		if isListed(only, t.Name) && (t.UI != nil) == apps {
 			all = append(all, t.Listed)
 		}
 	}

@@ -22,6 +22,8 @@ type Tool[Do any] struct {
 	Extra              bool   // absence from the default list of @playwright/mcp
 	Free               bool   // no use of the page, and no turn
 	Task               bool   // it may run as a task
+	// UI is what a host with MCP Apps is told of the tool, which no other host has; nil: all have it.
+	UI map[string]any
 	// Input is the JSON Schema of the arguments, Output that of structured results; nil: the schemas in NAME.json and,
 	// if there is such a file, NAME.output.json.
 	Input, Output json.RawMessage
@@ -65,6 +67,9 @@ func (t *Tool[Do]) Read(files fs.FS) {
 	}
 	if t.Task {
 		tool.Execution = &mcp.ToolExecution{TaskSupport: mcp.TaskSupportOptional}
+	}
+	if t.UI != nil {
+		tool.Meta = mcp.NewMetaFromMap(map[string]any{"ui": t.UI})
 	}
 	t.Listed, _ = json.Marshal(tool)
 }

@@ -24,6 +24,7 @@ type Options struct {
 	Children []child.Spec
 	Builtin  []json.RawMessage // the tools of the built-in child
 	Unlisted []json.RawMessage // those of it that are called, too, but not listed
+	Apps     []json.RawMessage // those of it that hosts with MCP Apps have besides
 	// Own are the tools of bmcp itself. StatusTool is the name of the one whose description
 	// says what is missing.
 	Own        []json.RawMessage

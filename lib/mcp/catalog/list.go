@@ -18,6 +18,7 @@ type List struct {
 	catalog *Catalog
 
 	mu     sync.Mutex
+	apps   bool // the host of the handshake shows MCP Apps
 	of     map[mcp.Audience]*audienceList
 	owners map[string]map[string]*child.Spec // by the list, such as prompts, and the name in it
 }
@@ -33,6 +34,7 @@ type audienceList struct {
 	own    map[string][]json.RawMessage // what the host's own children have listed, by child
 	names  map[toolKey]string           // the names that the host was given
 	keys   map[string]toolKey           // the same, by the name
+	apps   bool                         // it has those of MCP Apps
 	merged *Tools                       // nil: to be made again
 	from   *snapshot                    // what it is made from
 	given  *Tools                       // what the host has been sent or notified of; nil: nothing
@@ -83,6 +85,15 @@ func sameTools(a, b []json.RawMessage) bool {
 	return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return string(a) == string(b) })
 }
 
+// Greet notes what the host of the handshake can do, before it is given anything.
+func (l *List) Greet(capabilities json.RawMessage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.apps = mcp.HasApps(capabilities); l.apps {
+		delete(l.of, mcp.OfHandshake)
+	}
+}
+
 // Tools returns the tools for an audience, as they are known now.
 func (l *List) Tools(to mcp.Audience) *Tools {
 	l.mu.Lock()
@@ -93,7 +104,8 @@ func (l *List) Tools(to mcp.Audience) *Tools {
 func (l *List) forLocked(to mcp.Audience) *audienceList {
 	a := l.of[to]
 	if a == nil {
-		a = &audienceList{own: map[string][]json.RawMessage{}, names: map[toolKey]string{}, keys: map[string]toolKey{}}
+		a = &audienceList{own: map[string][]json.RawMessage{}, names: map[toolKey]string{}, keys: map[string]toolKey{},
+			apps: mcp.HasApps(json.RawMessage(to)) || to == mcp.OfHandshake && l.apps}
 		l.of[to] = a
 	}
 	return a
@@ -201,6 +213,9 @@ func (c *Catalog) merge(l *audienceList) *Tools {
 		}
 		if tools == nil && !child.Builtin { // it may have a tool of that name
 			m.more = nil
+		}
+		if child.Builtin && l.apps {
+			tools = slices.Concat(tools, c.Apps)
 		}
 		if more := len(tools) - maxTools; more > 0 {
 			m.Notes = append(m.Notes, fmt.Sprintf("%d tools of %s are left out: it has more than %d", more, child.Name,
