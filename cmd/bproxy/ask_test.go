@@ -123,8 +123,9 @@ func TestAskInPrivate(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		w.Write([]byte(`<!doctype html><title>Shop</title><style>input { position: fixed; width: 50%; height: 100%; top: 0 }
-			</style><input id="pass" type="password" style="left: 0"><input id="user" style="left: 50%"><script>
+		w.Write([]byte(`<!doctype html><title>Shop</title><style>
+			input { position: fixed; width: 50%; height: 100%; top: 0 }</style>
+			<input id="pass" type="password" style="left: 0"><input id="user" style="left: 50%"><script>
 			let most = 0;
 			pass.oninput = () => {
 				most = Math.max(most, pass.value.length);
@@ -144,11 +145,12 @@ func TestAskInPrivate(t *testing.T) {
 	agent.until("the page is there", `document.readyState === "complete" && window.pass`)
 	a := ask(w, "shop", "Log in")
 	x := openPerson(t, w, viewer, "shop", agent)
-	x.until("private is proposed",
-		`document.querySelector(".ask") && document.querySelector("button.main").textContent === "Take over in private"`)
+	x.until("private is proposed", `document.querySelector(".ask") &&
+		document.querySelector("button.main").textContent === "Take over in private"`)
 	other := openPerson(t, w, viewer, "shop", agent)
 	x.press("Take over in private")
-	x.until("the person is private", hasControl+`&& document.querySelector(".state").textContent.includes("in private")`)
+	const isPrivate = `document.querySelector(".state").textContent.includes("in private")`
+	x.until("the person is private", hasControl+"&&"+isPrivate)
 	other.until("others are told", `document.querySelector(".why")?.textContent.includes("has control in private")`)
 	if err := agent.try("Page.getLayoutMetrics", nil, nil); err == nil || !strings.Contains(err.Error(), "in private") {
 		t.Errorf("the agent reads: %v", err)
@@ -172,11 +174,11 @@ func TestAskInPrivate(t *testing.T) {
 	began := time.Now()
 	a.exits(0, `"outcome":"done"`)
 	t.Logf("the command exits after %v", time.Since(began))
-	if got := fmt.Sprint(agent.eval("[most, pass.value.length, user.value.length, document.activeElement === document.body]")); got !=
-		fmt.Sprint([]any{len(secret), 0, len(secret), true}) {
-		t.Errorf("the page has %v", got)
+	const lengths = "[most, pass.value.length, user.value.length, document.activeElement === document.body]"
+	if has := fmt.Sprint(agent.eval(lengths)); has != fmt.Sprint([]any{len(secret), 0, len(secret), true}) {
+		t.Errorf("the page has %v", has)
 	}
-	x.until("it is given back", `!document.querySelector(".ask") && !document.querySelector(".state").textContent.includes("private")`)
+	x.until("it is given back", `!document.querySelector(".ask") && !`+isPrivate)
 	p.Stop()
 	var got []byte
 	files, _ := filepath.Glob(trace + "/*")

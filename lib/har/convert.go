@@ -112,8 +112,8 @@ func Convert(traces []Trace, o Options, out io.Writer) (Summary, error) {
 	c.raw("\n]")
 	if len(c.private) > 0 {
 		c.raw(`,"comment":`)
-		c.value("a person was private since " + strings.Join(c.private, ", ") + ": what their pages did until control " +
-			"was given back is not here")
+		c.value("a person was private since " + strings.Join(c.private, ", ") +
+			": what pages did until control was given back is not here")
 	}
 	c.raw("}}\n")
 	if c.err == nil {

@@ -34,6 +34,7 @@ type outlet struct {
 	kept     takeover.Kept              // until the end
 	behind   map[string]bool            // CDP sessions of which messages of that time may still come
 	withheld map[int]string             // CDP sessions of commands by their ids: they have got an error as their answer
+	requests map[string]string          // CDP sessions of requests that began in that time, by their ids
 	casts    map[string]json.RawMessage // params of the screencasts by CDP session
 }
 
@@ -92,10 +93,13 @@ func (o *outlet) siftLocked(message []byte) []byte {
 		return nil
 	case method == "" && o.private:
 		return policy.Failure(policy.Command{ID: jsonrpc.Get(message, "id"), Session: session}, o.why)
-	case method == "", strings.HasPrefix(method, "Btools."), !o.private && !o.behind[session]:
+	case method == "", strings.HasPrefix(method, "Btools."):
 		return message
 	}
 	params := jsonrpc.Get(message, "params")
+	if !o.isOfRequestLocked(session, method, params) && !o.private && !o.behind[session] {
+		return message
+	}
 	o.serveLocked(session, method, params)
 	if params = policy.Structure(method, params); params == nil {
 		return nil
@@ -108,6 +112,38 @@ func (o *outlet) siftLocked(message []byte) []byte {
 		go o.k.disconnect(err)
 	}
 	return nil
+}
+
+// lateRequest is how much later than the end of a request Chrome may tell of it.
+const lateRequest = 2 * time.Second
+
+// isOfRequestLocked reports whether an event is of a request that began while a person was private, and notes those.
+func (o *outlet) isOfRequestLocked(session, method string, params json.RawMessage) bool {
+	name := "requestId"
+	if strings.HasPrefix(method, "Fetch.") {
+		name = "networkId"
+	} else if !strings.HasPrefix(method, "Network.") {
+		return false
+	}
+	id := jsonrpc.GetString(params, name)
+	_, is := o.requests[id]
+	begins := strings.HasPrefix(method, "Network.requestWillBeSent") || strings.HasSuffix(method, "Created") ||
+		method == "Fetch.requestPaused"
+	if o.private && begins && id != "" && !is {
+		if o.requests == nil {
+			o.requests = map[string]string{}
+		}
+		o.requests[id], is = session, true
+	}
+	if is && (method == "Network.loadingFinished" || method == "Network.loadingFailed") {
+		time.AfterFunc(lateRequest, func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			delete(o.requests, id)
+			o.noteLocked()
+		})
+	}
+	return is
 }
 
 // serveLocked does for a client what a page waits for.
@@ -132,7 +168,7 @@ func (o *outlet) serveLocked(session, method string, params json.RawMessage) {
 
 // noteLocked notes whether all messages pass as they are.
 func (o *outlet) noteLocked() {
-	o.sifts.Store(o.private || len(o.behind) > 0 || len(o.withheld) > 0)
+	o.sifts.Store(o.private || len(o.behind) > 0 || len(o.withheld) > 0 || len(o.requests) > 0)
 }
 
 // end forgets a CDP session that has ended.
@@ -142,6 +178,7 @@ func (o *outlet) end(session string) {
 	delete(o.casts, session)
 	delete(o.behind, session)
 	maps.DeleteFunc(o.withheld, func(_ int, of string) bool { return of == session })
+	maps.DeleteFunc(o.requests, func(_, of string) bool { return of == session })
 	o.noteLocked()
 }
 
@@ -173,7 +210,8 @@ func (o *outlet) shut(hold takeover.Hold) {
 	}
 	for id, c := range o.k.unanswered.takeSent() {
 		o.withheld[id] = c.session
-		o.Outbox.Put(policy.Failure(policy.Command{ID: strconv.AppendInt(nil, int64(id), 10), Session: c.session}, o.why))
+		of := policy.Command{ID: strconv.AppendInt(nil, int64(id), 10), Session: c.session}
+		o.Outbox.Put(policy.Failure(of, o.why))
 	}
 	for session := range o.casts {
 		o.k.calls.Send(session, "Page.stopScreencast", nil)
@@ -250,15 +288,21 @@ func (r request) wouldRecall() bool {
 }
 
 // catchUpTime bounds how long a client waits at the end for pages that do not answer: one has a dialog, or hangs.
-const catchUpTime = 100 * time.Millisecond
+const catchUpTime = 30 * time.Millisecond
 
 // hide shows clients and persons what they may see.
 func (l *personLock) hide() {
 	l.hiding.Lock()
 	defer l.hiding.Unlock()
 	hold := l.holdNow()
-	if !hold.Private && !l.hides.Load() {
-		return
+	if !hold.Private {
+		if !l.hides.Load() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(l.s.life.ctx, time.Second)
+		defer cancel()
+		l.s.browser.sync(ctx) // what has happened to targets and downloads
+		l.s.link.Call(ctx, "", "Browser.getVersion", nil)
 	}
 	var open []*Client
 	var sessions [][]string

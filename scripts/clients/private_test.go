@@ -27,8 +27,9 @@ func TestPrivate(t *testing.T) {
 		case "/tab":
 			fmt.Fprint(w, `<title>Tab</title>`)
 		default:
-			fmt.Fprintf(w, `<title>Shop</title><button id="go" onclick="clicked++">go</button><script>let clicked = 0</script>
-				<iframe src="%s/frame"></iframe>`, strings.Replace("http://"+r.Host, "127.0.0.1", "localhost", 1))
+			fmt.Fprintf(w, `<title>Shop</title><button id="go" onclick="clicked++">go</button>
+				<script>let clicked = 0</script><iframe src="%s/frame"></iframe>`,
+				strings.Replace("http://"+r.Host, "127.0.0.1", "localhost", 1))
 		}
 	}))
 	t.Cleanup(site.Close)
@@ -67,8 +68,8 @@ func TestPrivate(t *testing.T) {
 			var got struct{ Result struct{ Value string } }
 			evaluate := func(expression string) string {
 				t.Helper()
-				person.call(person.page, "Runtime.evaluate", map[string]any{"expression": expression, "userGesture": true,
-					"awaitPromise": true}, &got)
+				person.call(person.page, "Runtime.evaluate", map[string]any{"expression": expression,
+					"userGesture": true, "awaitPromise": true}, &got)
 				return got.Result.Value
 			}
 			cmdtest.Until(t, "the page has loaded, with its frame", func() bool {

@@ -17,13 +17,14 @@ func TestWire(t *testing.T) {
 	const on = `"2026-01-02T03:04:05.006Z"`
 	s := Session{Name: "n", Anonymous: true, KeptAt: at,
 		Hibernation: Hibernation{true, at, &Crash{*at, *at}, []string{"l"}, []string{"u"}},
-		Stats: Stats{1, 2, 3.5, *at, &Control{"anna", *at, true}, nil, 4, 5, &UpstreamStatus{URL: "http://p", Error: "e"},
-			&StateStatus{"s", "x"},
+		Stats: Stats{1, 2, 3.5, *at, &Control{"anna", *at, true}, nil, 4, 5,
+			&UpstreamStatus{URL: "http://p", Error: "e"}, &StateStatus{"s", "x"},
 			&LimitsStatus{[]string{"a"}, []string{"b"}, true, 6, "r"}, nil}}
 	const listed = `"anonymous":true,"hibernated":true,"restored_at":` + on + `,"crash":{"kept_at":` + on +
 		`,"ended_at":` + on + `},"lost":["l"],"unkept":["u"],"kept_at":` + on +
 		`,"tab_count":1,"clients":2,"idle_seconds":3.5,"started_at":` + on + `,"control":{"by":"anna","since":` + on +
-		`,"private":true},"bytes_in":4,"bytes_out":5,"proxy":{"url":"http://p","error":"e"},"state":{"name":"s","error":"x"},` +
+		`,"private":true},"bytes_in":4,"bytes_out":5,"proxy":{"url":"http://p","error":"e"},` +
+		`"state":{"name":"s","error":"x"},` +
 		`"limits":{"allow_origins":["a"],"block_origins":["b"],"block_private":true,"refused":6,"last_refused":"r"}}`
 	full := s
 	full.HTTPURL, full.WSURL = "http://h", "ws://w"

@@ -170,7 +170,7 @@ func (r *Recorder) event(e cdp.Event) {
 		r.mu.Unlock()
 	case "Btools.private":
 		r.mu.Lock()
-		r.print(time.Now(), nil, "private", "a person has control in private: nothing of the pages until it is given back")
+		r.print(time.Now(), nil, "private", "a person has control: nothing of the pages until it is given back")
 		r.mu.Unlock()
 	case "Network.responseReceived", "Network.loadingFinished":
 		r.fetch(e)

@@ -34,7 +34,8 @@ func TestKept(t *testing.T) {
 			}
 			switch {
 			case isAgain && said[e.text]:
-			case e.method == "Page.javascriptDialogClosed" && last >= 0 && strings.HasSuffix(model[last].method, "Opening"):
+			case e.method == "Page.javascriptDialogClosed" && last >= 0 &&
+				strings.HasSuffix(model[last].method, "Opening"):
 				model = append(model[:last:last], model[last+1:]...)
 			default:
 				model = append(model, e)
@@ -73,7 +74,8 @@ func TestKeptBound(t *testing.T) {
 	}
 	k.Take()
 	for range 10 {
-		if k.Add("", "Page.navigatedWithinDocument", mega) != nil || k.Add("", "Page.javascriptDialogOpening", mega) != nil ||
+		if k.Add("", "Page.navigatedWithinDocument", mega) != nil ||
+			k.Add("", "Page.javascriptDialogOpening", mega) != nil ||
 			k.Add("", "Page.javascriptDialogClosed", mega) != nil {
 			t.Fatal("what is left out counts")
 		}
