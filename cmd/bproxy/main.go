@@ -128,7 +128,8 @@ func main() {
 					"bproxy ask agent-7 'Solve the captcha' --shared --timeout 5m --no-open"},
 				Values: map[string]cli.Values{"SESSION": command.ViewNames}, Flags: []ucli.Flag{
 					&ucli.StringFlag{Name: "until",
-						Usage: "the page offers to give back on `CONDITION`: url=GLOB, text=TEXT, selector=CSS or cookie=NAME"},
+						Usage: "the page offers to give back on `CONDITION`: url=GLOB, text=TEXT, selector=CSS or " +
+							"cookie=NAME"},
 					&ucli.BoolFlag{Name: "shared", Usage: "clients see the page meanwhile"},
 					&ucli.DurationFlag{Name: "timeout", Value: 10 * time.Minute, Usage: "give up after `DURATION`"},
 					&ucli.StringFlag{Name: "notify", Usage: "run `CMDLINE`, with the ask in its environment"},

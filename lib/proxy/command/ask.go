@@ -79,8 +79,8 @@ func Ask(c *cli.Context) error {
 	got, err := answerOf(conn)
 	switch interrupted := (*lifetime.Interrupted)(nil); {
 	case errors.As(context.Cause(ctx), &interrupted):
-		return &exit.Error{Code: exit.Signalled + int(interrupted.Signal), Err: errors.New("interrupted: nobody is asked " +
-			"any more")}
+		return &exit.Error{Code: exit.Signalled + int(interrupted.Signal),
+			Err: errors.New("interrupted: nobody is asked any more")}
 	case err != nil:
 		return err
 	}
