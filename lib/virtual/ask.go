@@ -64,41 +64,42 @@ func requestHuman(r request) {
 	if r.k.person != nil {
 		ask.By = r.k.person.Who
 	}
+	await, err := r.k.session.lock.ask(ask)
+	if err != nil { // which comes before the answer to the client's next command
+		r.refuse(err)
+		return
+	}
 	r.k.session.work.Go(func() {
 		ctx, cancel := context.WithTimeout(r.k.ctx, most)
 		defer cancel()
-		got, err := r.k.session.lock.ask(ctx, ask)
-		if err != nil {
-			r.refuse(err)
-			return
-		}
-		result, _ := json.Marshal(got)
+		result, _ := json.Marshal(await(ctx))
 		r.reply(result)
 	})
 }
 
-// ask asks a person, and waits for the answer.
-func (l *personLock) ask(ctx context.Context, a takeover.Ask) (answer, error) {
+// ask returns what asks a person and waits for the answer; the end of its context withdraws the ask.
+func (l *personLock) ask(a takeover.Ask) (await func(context.Context) answer, err error) {
 	a.Since = time.Now()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err := l.asks.Begin(a); err != nil {
-		l.mu.Unlock()
-		return answer{}, err
+		return nil, err
 	}
 	open, answered := l.asks.Open, make(chan answer, 1)
 	l.answered = answered
-	l.mu.Unlock()
-	l.told("asked", a.Instructions)
-	l.s.clients.tellAsk()
-	select {
-	case got := <-answered:
-		return got, nil
-	case <-l.s.Done():
-		l.answer(open, answer{Outcome: failed, Note: "the session has ended: " + l.s.Err().Error()})
-	case <-ctx.Done():
-		l.answer(open, answer{Outcome: late})
-	}
-	return <-answered, nil
+	return func(ctx context.Context) answer {
+		l.told("asked", a.Instructions)
+		l.s.clients.tellAsk()
+		select {
+		case got := <-answered:
+			return got
+		case <-l.s.Done():
+			l.answer(open, answer{Outcome: failed, Note: "the session has ended: " + l.s.Err().Error()})
+		case <-ctx.Done():
+			l.answer(open, answer{Outcome: late})
+		}
+		return <-answered
+	}, nil
 }
 
 // answer ends an ask, unless it has ended.

@@ -74,8 +74,12 @@ func TestAskEnds(t *testing.T) {
 	anna.event("Btools.asked", `{"private":false}`)
 	answered := make(chan answer, 1)
 	go func() {
-		got, _ := s.lock.ask(t.Context(), takeover.Ask{Instructions: "log in"})
-		answered <- got
+		await, err := s.lock.ask(takeover.Ask{Instructions: "log in"})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		answered <- await(t.Context())
 	}()
 	anna.event("Btools.asked", "log in")
 	for _, bad := range []map[string]any{{}, {"instructions": strings.Repeat("x", 3000)},
