@@ -17,11 +17,12 @@ import (
 var method = regexp.MustCompile("[\"'`]([A-Z][A-Za-z]+\\.[a-z][A-Za-z]+)[\"'`]")
 
 // old are the names that cdproto leaves out: deprecated ones, and those that only older Chromes
-// have. WebDriverBiDiServer.json is a file of Firefox, SKILL.md one of agents, Inspector.target and
-// Page.javascriptDialog begin two names, and those of Btools are our own.
+// have. WebDriverBiDiServer.json is a file of Firefox, SKILL.md one of agents, Inspector.target,
+// Page.frame, Page.javascriptDialog and Runtime.executionContext begin names, and those of Btools are our own.
 const old = `
 	Browser.addPrivacySandboxCoordinatorKeyConfig Browser.grantPermissions Debugger.setScriptSource IO.resolveBlob
 	Network.continueInterceptedRequest Network.emulateNetworkConditions Network.setRequestInterception
+	Network.requestIntercepted
 	Page.clearDeviceMetricsOverride Page.downloadProgress Page.downloadWillBegin Page.handleFileChooser
 	Page.setDeviceMetricsOverride Page.setDownloadBehavior Security.handleCertificateError
 	Security.setOverrideCertificateErrors Storage.clearSharedStorageEntries Storage.deleteSharedStorageEntry
@@ -31,8 +32,9 @@ const old = `
 	Storage.setAttributionReportingLocalTestingMode Storage.setAttributionReportingTracking
 	Storage.setInterestGroupAuctionTracking Storage.setInterestGroupTracking Storage.setSharedStorageEntry
 	Storage.setSharedStorageTracking Target.sendMessageToTarget
-	Btools.command Btools.control Btools.emulate Btools.give Btools.take Btools.waitUntilFree Btools.whyFailed
-	Inspector.target Page.javascriptDialog WebDriverBiDiServer.json SKILL.md`
+	Btools.asked Btools.command Btools.control Btools.emulate Btools.give Btools.private Btools.requestHuman Btools.take
+	Btools.waitUntilFree Btools.whyFailed Inspector.target Page.frame Page.javascriptDialog Runtime.executionContext
+	WebDriverBiDiServer.json SKILL.md`
 
 // Each name of a command or an event is one of cdproto: a misspelt one is answered by an
 // error that some callers do not look at, or is an event that never comes.
