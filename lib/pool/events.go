@@ -118,7 +118,7 @@ const Lost = "lost"
 // NoteElsewhere notes an event of a lease on another host, which has been held for a time.
 func (v *Service) NoteElsewhere(e Event, held time.Duration) {
 	v.events.add(e)
-	if e.Event != "leased" {
+	if e.Event != "leased" && e.Event != "moved" {
 		v.unlogged.add("a lease has ended", "pool", e.Pool, "instance", e.Instance, "host", e.Host, "lease", e.Lease,
 			"by", e.By, "holder", e.Holder, "held_ms", held.Milliseconds(), "why", cmp.Or(e.Why, e.Event))
 	}

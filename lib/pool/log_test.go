@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"btools/lib/pool/config"
 )
 
 // Messages about a browser name its leases, and one that is about a lease itself names it once.
@@ -30,5 +32,23 @@ func TestMessagesNameLeases(t *testing.T) {
 		if got := strings.TrimSpace(out.String()); !strings.HasSuffix(got, " "+c.want) {
 			t.Errorf("%s, not %s", got, c.want)
 		}
+	}
+}
+
+// A lease on another host that moves goes on: only its end is logged as one.
+func TestMovesAreNoEnds(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	cfg, err := config.Load("", []string{"PW_MCP_PROXY_LAUNCH=false"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := New(cfg, slog.New(slog.NewTextHandler(&out, nil)))
+	for _, event := range []string{"leased", "moved", "released"} {
+		v.NoteElsewhere(Event{Event: event, Pool: "A", Lease: "l1", Host: "h2"}, 0)
+	}
+	v.unlogged.flush(v.logLease)
+	if got := strings.Count(out.String(), "a lease has ended"); got != 1 || !strings.Contains(out.String(), "why=released") {
+		t.Errorf("%d ends are logged: %s", got, &out)
 	}
 }

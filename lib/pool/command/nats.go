@@ -207,7 +207,9 @@ func leaseElsewhere(ctx context.Context, c *cli.Context, r gateway.Request) (rec
 		n.Close()
 	}
 	notice := time.AfterFunc(noticeDelay, func() {
-		c.Log.Info("waiting for an instance of pool " + r.Pool + " on another host: " + g.Waiting()[r.Pool])
+		if where := g.Waiting()[r.Pool]; where != "" { // else it has just been answered
+			c.Log.Info("waiting for an instance of pool " + r.Pool + " on another host: " + where)
+		}
 	})
 	rec, err = t.Hold(ctx, ctx, gateway.LoanRequest{Request: r, By: &control.Peer{UID: os.Geteuid(), PID: os.Getpid()}})
 	notice.Stop()
