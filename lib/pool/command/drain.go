@@ -52,7 +52,7 @@ func Drain(c *cli.Context) error {
 	return awaitDrain(c, r, over, func() (left string, err error) {
 		st, err := ask(c, api.Pools, api.Of{Pool: name})
 		switch {
-		case err != nil || st.Summary.Leased == 0:
+		case err != nil || ownLeases(&st) == 0:
 			return "", err
 		case r.Move:
 			return pool.Stays(&st), nil
@@ -209,12 +209,7 @@ func (h *handler) drainBy(d bus.Drain) (got bus.Drained) {
 	if err != nil {
 		return bus.Drained{Error: err.Error()}
 	}
-	others := func(i api.InstanceStatus) bool { return i.Host != "" || !i.Leased } // leases on other hosts, too
-	for k := range st.Pools {
-		p := &st.Pools[k]
-		p.Instances = slices.DeleteFunc(p.Instances, others)
-		got.Leases += len(p.Instances)
-	}
+	got.Leases = ownLeases(st)
 	switch got.OK = true; {
 	case got.Leases == 0:
 	case d.Move:
@@ -223,4 +218,16 @@ func (h *handler) drainBy(d bus.Drain) (got bus.Drained) {
 		got.Left = pool.Holders(st, time.Now())
 	}
 	return got
+}
+
+// ownLeases takes out what is not leased and the leases on other hosts, which no drain ends, and returns the number of
+// the others.
+func ownLeases(st *api.PoolsStatus) (n int) {
+	others := func(i api.InstanceStatus) bool { return i.Host != "" || !i.Leased }
+	for k := range st.Pools {
+		p := &st.Pools[k]
+		p.Instances = slices.DeleteFunc(p.Instances, others)
+		n += len(p.Instances)
+	}
+	return n
 }
