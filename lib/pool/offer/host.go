@@ -86,6 +86,11 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 	}
 	h.ctx, h.free, h.rooms, h.wake = ctx, map[string]func(){}, map[string]pool.Room{}, make(chan struct{}, 1)
 	defer h.running.Wait()
+	defer func() {
+		for _, stop := range h.free {
+			stop()
+		}
+	}()
 	defer h.lost()
 	defer h.Changed(true)
 	known := h.names()
@@ -126,9 +131,6 @@ func (h *Host) Run(ctx context.Context, changed <-chan struct{}) error {
 		select {
 		case <-ctx.Done():
 			h.Bus.Publish(bus.LoadSubject(h.Region, h.Name), h.load(true))
-			for _, stop := range h.free {
-				stop()
-			}
 			return nil
 		case <-changed:
 		case <-h.wake:
