@@ -35,6 +35,7 @@ type Lent struct {
 	stop    context.CancelFunc
 
 	mu     sync.Mutex
+	closed bool
 	leases map[string]*loan
 	kept   map[string]*remote.Offer // by pool and Keep: the host of the last lease
 	addr   string                   // host:port at which the browsers are served; "": nowhere yet
@@ -163,6 +164,9 @@ const maxNotices = 100
 func (t *Lent) add(ctx context.Context, l *loan) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed {
+		return control.Errorf(control.Stopping, "the service is stopping")
+	}
 	if !pool.IsLeaseID(l.ID) || t.leases[l.ID] != nil {
 		return control.Errorf(control.Failed, "the host %s has answered with a lease that is not its own", l.Host())
 	}
@@ -543,6 +547,9 @@ func (l *loan) row(who *control.Peer) api.InstanceStatus {
 
 // Close ends all leases and waits until nothing is left of them, and of the gateway, whose context has ended.
 func (t *Lent) Close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	t.endAll(t.all(nil), "the service has ended")
 	t.stop()
 	t.gateway.Wait()

@@ -127,6 +127,12 @@ func (t *Lent) Downloads(ctx context.Context, r api.DownloadsRequest, dir *state
 	}
 	l.fetching.Lock()
 	defer l.fetching.Unlock()
+	if l.ctx.Err() != nil { // what it had has been deleted
+		return nil, pool.ErrNoLease(l.ID)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(l.ctx, stop)() // the end of the lease waits for this
 	for k := range all {
 		f := &all[k]
 		if f.Path = ""; f.State == downloads.Complete {
