@@ -48,7 +48,8 @@ func TestMovesAreNoEnds(t *testing.T) {
 		v.NoteElsewhere(Event{Event: event, Pool: "A", Lease: "l1", Host: "h2"}, 0)
 	}
 	v.unlogged.flush(v.logLease)
-	if got := strings.Count(out.String(), "a lease has ended"); got != 1 || !strings.Contains(out.String(), "why=released") {
-		t.Errorf("%d ends are logged: %s", got, &out)
+	got := out.String()
+	if n := strings.Count(got, "a lease has ended"); n != 1 || !strings.Contains(got, "why=released") {
+		t.Errorf("%d ends are logged: %s", n, got)
 	}
 }
