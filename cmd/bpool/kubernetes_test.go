@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -224,15 +223,7 @@ func TestKubernetes(t *testing.T) {
 	host.nats, job.nats, sidecar.nats, gateway.nats = s.addr, s.addr, s.addr, s.addr
 
 	// The host, which is given its keys one after the other.
-	freeAddress := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-	address := freeAddress()
+	address := cmdtest.Address(t)
 	on, args := host.command("http=:7420", "http="+address, "browsers-0.browsers.btools.svc:7420", address)
 	on = on.With("PW_MCP_PROXY_BROWSER=chrome-headless-shell", "PW_MCP_PROXY_START=lazy", "PW_MCP_PROXY_SPARES=0")
 	refused := func(want string) {
@@ -274,7 +265,7 @@ func TestKubernetes(t *testing.T) {
 	values["gateway-tls/tls.crt"], values["gateway-tls/tls.key"] = read(cert), read(key)
 	values["gateway-tokens/tokens"] = "agents " + otherToken + " pools=CHROME max=20"
 	write()
-	address = freeAddress()
+	address = cmdtest.Address(t)
 	on, args = gateway.command("http=:7430", "http="+address, "gateway.btools.svc:7430", address)
 	start()
 	r := w.Run("curl", "-sSk", "-H", "Authorization: Bearer "+otherToken, "-d", `{"ttl":"500ms"}`,

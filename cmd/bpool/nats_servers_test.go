@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -66,27 +65,16 @@ func asUser(w *cmdtest.World, s *natsServer, user string) []string {
 		"PW_MCP_PROXY_NATS_PASSWORD_FILE=" + w.Dir + "/secret", "PW_MCP_PROXY_HOSTS_TOKEN=" + ciToken}
 }
 
-// freeAddresses returns addresses at which nothing listens.
-func freeAddresses(t *testing.T, n int) (all []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all
-}
-
 // natsCluster starts servers of one cluster, which connect to each other or, with routes, to the addresses that those
 // say for the servers of some addresses. The first result stands for all of them.
 func natsCluster(w *cmdtest.World, n int, routes func(addresses []string) [][]string) (any *natsServer,
 	each []*natsServer) {
 	w.T.Helper()
 	dir := natsFiles(w, nil)
-	addresses := freeAddresses(w.T, n)
+	var addresses []string
+	for range n {
+		addresses = append(addresses, cmdtest.Address(w.T))
+	}
 	to := slices.Repeat([][]string{addresses}, n)
 	if routes != nil {
 		to = routes(addresses)
@@ -109,7 +97,10 @@ func natsCluster(w *cmdtest.World, n int, routes func(addresses []string) [][]st
 // natsRegions starts a server of each of two regions, eu and us, which are joined, and a leafnode of the first.
 func natsRegions(w *cmdtest.World, dir string) (all map[string]*natsServer) {
 	w.T.Helper()
-	a := freeAddresses(w.T, 6) // of each region: for its cluster, the other region, and leafnodes
+	var a [6]string // of each region: for its cluster, the other region, and leafnodes
+	for i := range a {
+		a[i] = cmdtest.Address(w.T)
+	}
 	gateways := fmt.Sprintf(`[{name: eu, url: "nats://region:secret@%s"}, {name: us, url: "nats://region:secret@%s"}]`,
 		a[1], a[4])
 	secrets := []string{"BTOOLS_ROUTE_PASSWORD=secret", "BTOOLS_GATEWAY_PASSWORD=secret", "BTOOLS_LEAF_PASSWORD=secret",
@@ -304,7 +295,7 @@ func (c *command) end() {
 func TestNoServerOfNATS(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
-	monitor := freeAddresses(t, 1)[0]
+	monitor := cmdtest.Address(t)
 	s := startNATS(t, "-m", monitor[strings.Index(monitor, ":")+1:])
 	s.kill() // hosts start without
 	client, _ := hosts(w, s, 2)

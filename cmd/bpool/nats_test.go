@@ -31,12 +31,7 @@ func startNATS(t *testing.T, args ...string) *natsServer { return startNATSWith(
 
 func startNATSWith(t *testing.T, env []string, args ...string) *natsServer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &natsServer{t: t, addr: l.Addr().String(), args: args, env: env}
-	l.Close()
+	s := &natsServer{t: t, addr: cmdtest.Address(t), args: args, env: env}
 	s.start()
 	t.Cleanup(func() { s.kill() })
 	return s

@@ -3,15 +3,41 @@
 package cmdtest
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"btools/lib/proc"
 )
+
+// Address returns an address at which nothing listens, for a program that listens there later, once or several times.
+// Until the test ends, nobody else is given its port: a socket that does not listen is bound to it, and lets those in
+// that name the port.
+func Address(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	at := &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1),
+		syscall.Bind(fd, at)); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at = bound.(*syscall.SockaddrInet4)
+	return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)).String()
+}
 
 // Listening returns the TCP sockets at which a process, or one below it, listens.
 func Listening(t *testing.T, pid int) (found []string) {
