@@ -77,7 +77,7 @@ export class Input {
     on(surface, 'wheel', (e) => {
       e.preventDefault();
       const unit = [1, 16, 400][e.deltaMode];
-      this.#mouse('mouseWheel', e, { deltaX: e.deltaX * unit, deltaY: e.deltaY * unit });
+      this.scroll(e, e.deltaX * unit, e.deltaY * unit);
     });
     on(field, 'keydown', (e) => this.#keyDown(e));
     on(field, 'keyup', (e) => this.#keyUp(e));
@@ -98,6 +98,9 @@ export class Input {
     });
     on(field, 'blur', () => this.letGo());
   }
+
+  // scroll turns the wheel at the place of an event.
+  scroll(e, deltaX, deltaY) { this.#mouse('mouseWheel', e, { deltaX, deltaY }); }
 
   async #press(e) {
     const button = buttons[e.button];

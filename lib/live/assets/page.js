@@ -72,21 +72,34 @@ export class Frames {
     }
   }
 
+  // run returns what a function returns that is called on an element.
+  async run({ backendNodeId, session }, functionDeclaration) {
+    const { object: { objectId } } = await this.link.call('DOM.resolveNode', { backendNodeId }, session);
+    const how = { objectId, returnByValue: true, functionDeclaration };
+    return (await this.link.call('Runtime.callFunctionOn', how, session)).result.value;
+  }
+
   // options returns the list of the select at a point, if that opens one.
   async options(point) {
     const at = await this.at(point);
-    let { node } = at ?? {};
-    if (!node || !/^(SELECT|OPTION)$/.test(node.nodeName)) return undefined;
-    const { object } = await this.link.call('DOM.resolveNode', { backendNodeId: at.backendNodeId }, at.session);
-    const { result } = await this.link.call('Runtime.callFunctionOn', {
-      objectId: object.objectId, returnByValue: true, functionDeclaration: `function () {
-        if (this.nodeName !== 'SELECT' || this.multiple || this.size > 1 || this.disabled) return;
-        return Array.from(this.options).filter((o) => getComputedStyle(o).display !== 'none').map((o) => ({
-          text: o.label.slice(0, 200), selected: o.selected,
-          group: o.parentNode.label?.slice(0, 200), off: o.disabled || o.parentNode.disabled === true }));
-      }`,
-    }, at.session);
-    return result.value;
+    if (!at || !/^(SELECT|OPTION)$/.test(at.node.nodeName)) return undefined;
+    return this.run(at, `function () {
+      if (this.nodeName !== 'SELECT' || this.multiple || this.size > 1 || this.disabled) return;
+      return Array.from(this.options).filter((o) => getComputedStyle(o).display !== 'none').map((o) => ({
+        text: o.label.slice(0, 200), selected: o.selected,
+        group: o.parentNode.label?.slice(0, 200), off: o.disabled || o.parentNode.disabled === true }));
+    }`);
+  }
+
+  // isText reports whether a text can be typed at a point.
+  async isText(point) {
+    const at = await this.at(point);
+    return at && this.run(at, `function () {
+      const e = this.closest ? this : this.parentElement;
+      return e.isContentEditable || (e.matches('textarea, input:not([type=button], [type=submit], [type=reset],'
+        + '[type=image], [type=checkbox], [type=radio], [type=file], [type=range], [type=color], [type=hidden])')
+        && !e.disabled && !e.readOnly);
+    }`);
   }
 
   // isLink reports whether a link is at a point.

@@ -8,6 +8,7 @@ const longest = 10; // s from one frame to the next that is older: from there on
 const pace = 1000 / 30; // ms between two frames that are acknowledged, at least
 const manyAnimated = 12; // tiles that get a picture each second
 const animated = new Set(); // tiles that were animated, the longest first
+const calm = matchMedia('(prefers-reduced-motion: reduce)');
 
 // imageOf decodes a frame.
 function imageOf(data) {
@@ -122,7 +123,7 @@ export class Picture {
     const session = this.#session, now = performance.now();
     this.#ages = [...this.#ages.filter((t) => t > now - 2000), now];
     if (this.#ages.length <= 2) {
-      await wait(this.#ages.length > 1 ? 1000 : 0);
+      await wait(this.#ages.length > 1 || calm.matches ? 1000 : 0);
       for (const f of [...this.#owed.splice(0), frame]) this.#ack(f);
       return;
     }

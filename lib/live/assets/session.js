@@ -7,8 +7,10 @@ import { Frames } from './page.js';
 import { Picture } from './picture.js';
 import { Choices, Dialog } from './popups.js';
 import { clock, originOf, shown, verbOf } from './text.js';
+import { Zoom } from './zoom.js';
 
 const longest = 200; // lines of the log
+const isTouched = matchMedia('(pointer: coarse)').matches; // a focused field brings up a keyboard on the screen
 
 // addressOf returns the address that a person means.
 function addressOf(text) {
@@ -26,6 +28,7 @@ class View {
   log = [];
   told = ''; // for the live region
   canvas = {}; // current: the element
+  zoom = new Zoom(this);
 
   constructor(key, changed) { Object.assign(this, { key, changed, stored: `control ${key}` }); }
 
@@ -65,12 +68,12 @@ class View {
   // size returns how many pixels there are for the picture.
   #size() {
     const { clientWidth: width, clientHeight: height } = this.canvas.current.closest('.stage');
-    const by = Math.min(devicePixelRatio, 2);
+    const by = Math.min(devicePixelRatio, 2) * this.zoom.scale;
     return [Math.min(1600, width * by), Math.min(1200, Math.max(height, 400) * by)];
   }
 
   #drawn() {
-    const { deviceWidth, deviceHeight } = this.picture.meta, { style } = this.canvas.current.parentElement;
+    const { deviceWidth, deviceHeight } = this.picture.meta, { style } = this.zoom.surface;
     style.setProperty('--ratio', deviceWidth / deviceHeight);
     style.setProperty('--width', `${deviceWidth}px`);
     this.pages.read();
@@ -157,6 +160,21 @@ class View {
     return copied;
   }
 
+  // raise has the keyboard on the screen shown if a text can be typed where a finger was, and else hidden.
+  async raise({ clientX, clientY }) {
+    const isText = await this.frames.isText(this.picture.pointOf(clientX, clientY)).catch(() => false);
+    this.type(isText ? 'text' : 'none');
+  }
+
+  // type gives the focus to the field for keys, with a keyboard on the screen ('text') or without ('none').
+  type(inputMode) {
+    const field = document.querySelector('.hand textarea');
+    if (!field || (field.inputMode === inputMode && inputMode === 'none')) return;
+    field.blur();
+    field.inputMode = inputMode;
+    field.focus({ preventScroll: true });
+  }
+
   // list shows the list of the select at a point, if there is one.
   async list(point, { offsetX, offsetY }) {
     const options = await this.frames.options(point).catch(() => undefined);
@@ -201,6 +219,7 @@ export function Session({ sessionKey, about }) {
       <span class="state ${isOpen && by ? 'held' : ''}">${!isOpen ? (v.error ? 'not connected' : 'connecting')
         : by ? `${you ? 'you have' : `${shown(by)} has`} control${isPrivate ? ' in private' : ''} since ${clock(since)}`
         : about?.program}</span>
+      ${you && isTouched && html`<button onClick=${() => v.type('text')}>Keyboard</button>`}
       ${isOpen && control && lock && html`<label class="box">
           <input type="checkbox" checked=${v.scripts} disabled=${(!!by && !you) || isPrivate}
             title="For a script that waits for you, such as by waitFor. It can also act by scripts."
@@ -266,8 +285,9 @@ function Tabs({ v, you }) {
 
 // Stage shows the picture with what lies above it, and has a person's input sent.
 function Stage({ v, you, asleep }) {
-  const field = useRef();
+  const field = useRef(), surface = useRef();
   useEffect(() => {
+    v.zoom.handle(surface.current);
     let timer;
     window.onresize = () => {
       clearTimeout(timer);
@@ -282,13 +302,15 @@ function Stage({ v, you, asleep }) {
   }, [you, v.input]);
   const page = v.pages?.now;
   return html`<div class="stage ${you ? 'held' : ''}">
-    <div class="surface">
-      <canvas ref=${v.canvas} width="1" height="1" role="img"
-        aria-label=${`Picture of ${shown(page?.title) || 'the page'}`} />
-      ${v.pointer && v.picture.meta && html`<div class="pointer" style=${v.picture.placeOf(v.pointer)}></div>`}
+    <div class="surface" ref=${surface}>
+      <div class="pane"><div class="zoomed">
+        <canvas ref=${v.canvas} width="1" height="1" role="img"
+          aria-label=${`Picture of ${shown(page?.title) || 'the page'}`} />
+        ${v.pointer && v.picture.meta && html`<div class="pointer" style=${v.picture.placeOf(v.pointer)}></div>`}
+      </div></div>
       ${you && html`<div class="hand" key=${v.link}>
-        <textarea ref=${field} autocapitalize="off" autocomplete="off" spellcheck=${false}
-          aria-label="Keys for the page. Control, Alt and Escape leave it." /></div>`}
+        <textarea ref=${field} inputmode=${isTouched ? 'none' : 'text'} autocapitalize="off" autocomplete="off"
+          spellcheck=${false} aria-label="Keys for the page. Control, Alt and Escape leave it." /></div>`}
       ${v.choices && html`<${Choices} ...${v.choices} choose=${(place) => v.choose(place)} />`}
       ${page?.crashed && html`<div class="dialog"><h2>This page crashed</h2>
         ${you ? html`<button class="main" onClick=${() => v.act('Page.reload', {})}>Reload</button>`
