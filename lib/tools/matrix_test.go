@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -299,68 +300,88 @@ func TestMatrix(t *testing.T) {
 			t.Errorf("%s is not in the matrix: add a call to matrixTools", tool.Name)
 		}
 	}
-	serveMatrix := func() (*host, *os.Process) {
-		endpoint, p := start(t)
-		h := serve(t, endpoint, m.second)
-		h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(m.site+"/healthy")+`}`)
-		return h, p
+	// on calls the tools on a browser of its own. Most of the time of three of these is waiting: they go side by side.
+	var all sync.WaitGroup
+	on := func(name string, call func(t *testing.T, h *host, p *os.Process)) {
+		one := func() {
+			t.Run(name, func(t *testing.T) {
+				endpoint, p := start(t)
+				h := serve(t, endpoint, m.second)
+				h.wants(false, "/healthy", "browser_navigate", `{"url":`+quoted(m.site+"/healthy")+`}`)
+				call(t, h, p)
+			})
+		}
+		if isLong {
+			one()
+		} else {
+			all.Go(one)
+		}
 	}
-	h, p := serveMatrix()
-	m.run(t, h, []matrixState{
-		{"normal", func(h *host) { m.open(h, "/normal") }, "", []string{"browser_click"}},
-		{"hung", func(h *host) {
-			m.open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;); }) }"}`)
-		}, "a script of it runs without end",
-			[]string{"browser_snapshot", "browser_close", "browser_navigate"}},
-		{"stuck", func(h *host) { // nothing stops a script that waits for requests
-			m.open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;) { `+
-				`const x = new XMLHttpRequest(); x.open('GET', '/normal', false); x.send() } }) }"}`)
-		}, "a script of it runs without end", nil},
-		{"frame", func(h *host) {
-			m.open(h, "/frame")
-			until(h, "- iframe [ref=", "browser_snapshot", `{}`)
-			until(h, "# does not answer", "browser_snapshot", `{}`)
-		}, "a frame of another site does not answer", nil},
-		{"crashed", func(h *host) {
-			m.open(h, "/normal")
-			h.call("browser_navigate", `{"url":"chrome://crash"}`)
-			until(h, "has crashed", "browser_evaluate", `{"function":"() => 1"}`)
-		}, "has crashed|there are 0", []string{"browser_snapshot", "browser_navigate"}},
-		{"closed", func(h *host) {
-			m.open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { open('/closes') }"}`)
-			h.call("browser_tabs", `{"action":"select","index":2}`)
-		}, "was closed", nil},
-		{"dialog", func(h *host) {
-			m.open(h, "/alert")
-			until(h, "can be handled by", "browser_tabs", `{"action":"select","index":1}`)
-		}, "a dialog is open", []string{"browser_snapshot", "browser_close"}},
-		{"beforeunload", func(h *host) {
-			m.open(h, "/unsaved")
-			h.call("browser_type", `{"target":"input >> nth=0","text":"x","slowly":true}`)
-			h.call("browser_click", `{"target":"text=a link"}`)
-		}, "a dialog is open", []string{"browser_close"}},
-		{"leaving", func(h *host) {
+	on("leaving", func(t *testing.T, h *host, _ *os.Process) {
+		m.run(t, h, []matrixState{{"leaving", func(h *host) {
 			m.open(h, "/normal")
 			h.call("browser_evaluate", `{"function":"() => { location = '/never' }"}`)
 		}, "is leaving for|has not answered",
-			[]string{"browser_snapshot", "browser_click", "browser_take_screenshot", "browser_tabs"}},
-		{"never", func(h *host) {
-			m.open(h, "/normal")
-			h.call("browser_evaluate", `{"function":"() => { open('/never') }"}`)
-			h.call("browser_tabs", `{"action":"select","index":2}`)
-		}, "is leaving for|has not answered", []string{"browser_snapshot", "browser_tabs"}},
-		{"stream", func(h *host) { m.open(h, "/stream") }, "", []string{"browser_snapshot"}},
-		{"modal", func(h *host) { m.open(h, "/modal") }, inertSays, []string{"browser_click"}},
-		{"inert", func(h *host) { m.open(h, "/inert") }, inertSays, nil},
-		{"download", func(h *host) { m.open(h, "/file") }, "", nil},
-		{"blank", func(h *host) { m.open(h, "") }, "", nil},
-		{"pdf", func(h *host) { m.open(h, "/pdf") }, "a frame of another site does not answer", nil},
-		{"many", func(h *host) { m.open(h, "/many") }, "or it is too large", nil},
+			[]string{"browser_snapshot", "browser_click", "browser_take_screenshot", "browser_tabs"}}})
 	})
-	m.stop(t, h, p, syscall.SIGKILL, "connect|has ended", "browser_snapshot", "browser_tabs")
-	h, p = serveMatrix()
-	m.stop(t, h, p, syscall.SIGSTOP, "the browser (does|did) not answer", "browser_snapshot", "browser_tabs")
+	on("slow", func(t *testing.T, h *host, _ *os.Process) {
+		m.run(t, h, []matrixState{
+			{"never", func(h *host) {
+				m.open(h, "/normal")
+				h.call("browser_evaluate", `{"function":"() => { open('/never') }"}`)
+				h.call("browser_tabs", `{"action":"select","index":2}`)
+			}, "is leaving for|has not answered", []string{"browser_snapshot", "browser_tabs"}},
+			{"stream", func(h *host) { m.open(h, "/stream") }, "", []string{"browser_snapshot"}},
+		})
+	})
+	on("stopped", func(t *testing.T, h *host, p *os.Process) {
+		m.stop(t, h, p, syscall.SIGSTOP, "the browser (does|did) not answer", "browser_snapshot", "browser_tabs")
+	})
+	on("ready", func(t *testing.T, h *host, p *os.Process) {
+		m.run(t, h, []matrixState{
+			{"normal", func(h *host) { m.open(h, "/normal") }, "", []string{"browser_click"}},
+			{"hung", func(h *host) {
+				m.open(h, "/normal")
+				h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;); }) }"}`)
+			}, "a script of it runs without end",
+				[]string{"browser_snapshot", "browser_close", "browser_navigate"}},
+			{"stuck", func(h *host) { // nothing stops a script that waits for requests
+				m.open(h, "/normal")
+				h.call("browser_evaluate", `{"function":"() => { setTimeout(() => { for (;;) { `+
+					`const x = new XMLHttpRequest(); x.open('GET', '/normal', false); x.send() } }) }"}`)
+			}, "a script of it runs without end", nil},
+			{"frame", func(h *host) {
+				m.open(h, "/frame")
+				until(h, "- iframe [ref=", "browser_snapshot", `{}`)
+				until(h, "# does not answer", "browser_snapshot", `{}`)
+			}, "a frame of another site does not answer", nil},
+			{"crashed", func(h *host) {
+				m.open(h, "/normal")
+				h.call("browser_navigate", `{"url":"chrome://crash"}`)
+				until(h, "has crashed", "browser_evaluate", `{"function":"() => 1"}`)
+			}, "has crashed|there are 0", []string{"browser_snapshot", "browser_navigate"}},
+			{"closed", func(h *host) {
+				m.open(h, "/normal")
+				h.call("browser_evaluate", `{"function":"() => { open('/closes') }"}`)
+				h.call("browser_tabs", `{"action":"select","index":2}`)
+			}, "was closed", nil},
+			{"dialog", func(h *host) {
+				m.open(h, "/alert")
+				until(h, "can be handled by", "browser_tabs", `{"action":"select","index":1}`)
+			}, "a dialog is open", []string{"browser_snapshot", "browser_close"}},
+			{"beforeunload", func(h *host) {
+				m.open(h, "/unsaved")
+				h.call("browser_type", `{"target":"input >> nth=0","text":"x","slowly":true}`)
+				h.call("browser_click", `{"target":"text=a link"}`)
+			}, "a dialog is open", []string{"browser_close"}},
+			{"modal", func(h *host) { m.open(h, "/modal") }, inertSays, []string{"browser_click"}},
+			{"inert", func(h *host) { m.open(h, "/inert") }, inertSays, nil},
+			{"download", func(h *host) { m.open(h, "/file") }, "", nil},
+			{"blank", func(h *host) { m.open(h, "") }, "", nil},
+			{"pdf", func(h *host) { m.open(h, "/pdf") }, "a frame of another site does not answer", nil},
+			{"many", func(h *host) { m.open(h, "/many") }, "or it is too large", nil},
+		})
+		m.stop(t, h, p, syscall.SIGKILL, "connect|has ended", "browser_snapshot", "browser_tabs")
+	})
+	all.Wait()
 }
