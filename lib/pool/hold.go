@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"btools/lib/control/api"
@@ -59,11 +60,12 @@ func (h *Held) setNotices(id string, n api.Notices) {
 	h.Notices[id] = n
 }
 
-// HoldOn extends leases of a token by their time to live. It returns those that this process does not know, and a
-// function that waits for news of the others, at most for the time of the request or until the context ends.
-func (w View) HoldOn(p Holding) (elsewhere []string, wait func(context.Context) Held) {
+// HoldOn extends leases of a token by their time to live, and waits for news of them, at most for the time of the
+// request or until the context ends. Others has leases go on that this process does not know; nil: they are gone.
+func (w View) HoldOn(ctx context.Context, p Holding, others func(context.Context, Holding) Held) Held {
 	v, held, who := w.service, map[string]*lease{}, w.who.String()
-	var known Held
+	var known, there Held
+	elsewhere := Holding{After: p.After, Wait: p.Wait}
 	news := make(chan struct{}, 1)
 	v.mu.Lock()
 	for _, id := range p.Leases {
@@ -71,7 +73,7 @@ func (w View) HoldOn(p Holding) (elsewhere []string, wait func(context.Context) 
 		case l == nil:
 			event := v.events.endOf(id)
 			if event == "" || v.events.ownerOf(id) != who {
-				elsewhere = append(elsewhere, id)
+				elsewhere.Leases = append(elsewhere.Leases, id)
 				continue
 			}
 			known.Gone = append(known.Gone, id)
@@ -87,32 +89,55 @@ func (w View) HoldOn(p Holding) (elsewhere []string, wait func(context.Context) 
 		}
 	}
 	v.mu.Unlock()
-	return elsewhere, func(ctx context.Context) Held {
-		ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Wait))
-		defer cancel()
-		for {
-			v.mu.Lock()
-			drains := v.drains.Next()
-			for id, l := range held {
-				if l.ended != "" || l.last > p.After[id] {
-					known.setNotices(id, l.after(p.After[id]))
-				}
-				switch {
-				case l.ended != "":
-					known.Gone = append(known.Gone, id)
-				case l.isMovableLocked():
-					known.Move = append(known.Move, id)
-				}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var asked sync.WaitGroup
+	switch {
+	case len(elsewhere.Leases) == 0:
+	case others == nil:
+		there.Gone = elsewhere.Leases // which is no news
+	default:
+		asked.Go(func() {
+			if there = others(ctx, elsewhere); there.HasNews() {
+				cancel()
 			}
-			v.mu.Unlock()
-			if known.HasNews() || ctx.Err() != nil {
-				return known
+		})
+	}
+	if v.awaitNews(ctx, p, held, news, &known); known.HasNews() {
+		cancel()
+	}
+	asked.Wait()
+	known.Add(there)
+	return known
+}
+
+// awaitNews adds what is new of leases. If there is nothing, it waits for it, at most for the time of the request or
+// until the context ends.
+func (v *Service) awaitNews(ctx context.Context, p Holding, leases map[string]*lease, news <-chan struct{}, to *Held) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Wait))
+	defer cancel()
+	for {
+		v.mu.Lock()
+		drains := v.drains.Next()
+		for id, l := range leases {
+			if l.ended != "" || l.last > p.After[id] {
+				to.setNotices(id, l.after(p.After[id]))
 			}
-			select {
-			case <-news:
-			case <-drains:
-			case <-ctx.Done():
+			switch {
+			case l.ended != "":
+				to.Gone = append(to.Gone, id)
+			case l.isMovableLocked():
+				to.Move = append(to.Move, id)
 			}
+		}
+		v.mu.Unlock()
+		if to.HasNews() || ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-news:
+		case <-drains:
+		case <-ctx.Done():
 		}
 	}
 }

@@ -182,10 +182,7 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer = map[string]any{"v": 1, "lease": map[string]string{"id": g.ID},
 			"instance": map[string]string{"http_url": "https://" + r.URL.Host + "/lease/" + g.ID}}
 	case "/hold":
-		gone, wait := v.For(control.ByToken(by)).HoldOn(body.Holding)
-		held := wait(r.Context())
-		held.Gone = append(held.Gone, gone...)
-		answer = held
+		answer = v.For(control.ByToken(by)).HoldOn(r.Context(), body.Holding, nil)
 	case "/release":
 		if v.Release(body.Lease) {
 			c.used.Add(-1)

@@ -295,12 +295,7 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 		if err := json.Unmarshal(r.Params, &p); err != nil {
 			return nil, control.Errorf(control.BadRequest, "%v", err)
 		}
-		unknown, wait := h.service.For(who).HoldOn(p)
-		return control.Later(func() (any, error) {
-			held := wait(ctx)
-			held.Gone = append(held.Gone, unknown...)
-			return held, nil
-		}), nil
+		return control.Later(func() (any, error) { return h.service.For(who).HoldOn(ctx, p, nil), nil }), nil
 	case r.Method == string(measure):
 		return control.Later(func() (any, error) { return h.metrics().measure() }), nil
 	case r.Method == string(bequeath):

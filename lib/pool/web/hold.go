@@ -1,10 +1,8 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
-	"sync"
 	"time"
 
 	"btools/lib/control"
@@ -33,25 +31,8 @@ func (s *Server) holdOn(w *front.Response, r *http.Request, t *tokens.Token) err
 	if len(p.Leases) > maxHeld {
 		return control.Errorf(control.BadRequest, "a request holds at most %d leases, not %d", maxHeld, len(p.Leases))
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	elsewhere, wait := s.Pools.For(control.ByToken(t)).HoldOn(p)
-	var there pool.Held
-	var others sync.WaitGroup
-	if len(elsewhere) > 0 {
-		p.Leases = elsewhere
-		others.Go(func() {
-			if there = s.HoldElsewhere(ctx, p); there.HasNews() {
-				cancel()
-			}
-		})
-	}
-	answer := held{Boot: s.Boot, Draining: s.Pools.Draining(), Held: wait(ctx)}
-	if answer.HasNews() {
-		cancel()
-	}
-	others.Wait()
-	answer.Add(there)
+	answer := held{Boot: s.Boot, Held: s.Pools.For(control.ByToken(t)).HoldOn(r.Context(), p, s.HoldElsewhere)}
+	answer.Draining = s.Pools.Draining()
 	answer.Gone = append([]string{}, answer.Gone...)
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeBound))
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
