@@ -19,6 +19,7 @@ type Holding struct {
 // Held answers it.
 type Held struct {
 	Gone    []string               `json:"gone"`              // leases that have ended
+	Unheard []string               `json:"unheard,omitempty"` // leases whose process has not answered
 	Move    []string               `json:"move,omitempty"`    // leases that are to be moved now
 	Notices map[string]api.Notices `json:"notices,omitempty"` // by lease: more lines, or its end
 }
@@ -48,6 +49,7 @@ func (h *Held) HasNews() bool { return len(h.Gone)+len(h.Move)+len(h.Notices) > 
 // Add adds what others have answered.
 func (h *Held) Add(other Held) {
 	h.Gone, h.Move = append(h.Gone, other.Gone...), append(h.Move, other.Move...)
+	h.Unheard = append(h.Unheard, other.Unheard...)
 	for id, n := range other.Notices {
 		h.setNotices(id, n)
 	}

@@ -63,15 +63,12 @@ func (h *handler) former() (all []state.PoolService) {
 	return all
 }
 
-// others returns the control sockets of the processes that may have a lease which this one has not.
-func (h *handler) others() (paths []string) {
+// others returns the processes that may have a lease which this one has not.
+func (h *handler) others() []state.PoolService {
 	if h.hasLeft() {
-		return []string{h.path} // the successor asks the rest
+		return []state.PoolService{{Control: h.path}} // the successor asks the rest
 	}
-	for _, p := range h.former() {
-		paths = append(paths, p.Control)
-	}
-	return paths
+	return h.former()
 }
 
 // serve returns the handler of the control socket.
@@ -89,36 +86,36 @@ func (h *handler) serve() control.Handler {
 func (h *handler) route(ctx context.Context, local control.Handler, method string, params json.RawMessage) (any,
 	error) {
 	lease, right := leaseOf(params), rights[method]
-	var paths []string
+	var others []state.PoolService
 	switch {
 	case right == owner && lease != "":
 		switch {
 		case h.lent.Has(lease):
 			return control.Later(func() (any, error) { return control.Finish(local(ctx, method, params)) }), nil
 		case !h.service.Has(lease):
-			paths = h.others()
+			others = h.others()
 		}
 	case method == string(api.Hold):
 	case h.hasLeft() && (right == operator || method == string(api.Status) ||
 		method == string(api.Release)):
-		paths = h.others()
+		others = h.others()
 	case method == string(api.Release): // of all
 		return h.releaseAll(ctx, local, params)
 	}
-	if len(paths) == 0 {
+	if len(others) == 0 {
 		return local(ctx, method, params)
 	}
 	if method == string(api.Attach) {
-		for _, path := range paths {
-			if taken, err := relayAttach(ctx, path, params); !isElsewhere(err) {
+		for _, p := range others {
+			if taken, err := relayAttach(ctx, p.Control, params); !isElsewhere(err) {
 				return taken, err
 			}
 		}
 		return local(ctx, method, params)
 	}
 	return control.Later(func() (any, error) {
-		for _, path := range paths {
-			if got, err := relay(ctx, path, method, params); !isElsewhere(err) {
+		for _, p := range others {
+			if got, err := relay(ctx, p.Control, method, params); !isElsewhere(err) {
 				return got, err
 			}
 		}
@@ -133,8 +130,8 @@ func (h *handler) releaseAll(ctx context.Context, local control.Handler, params 
 	if !ok || err != nil {
 		return ended, err
 	}
-	for _, path := range h.others() {
-		there, _ := askOther(ctx, path, control.Method[json.RawMessage, []released](api.Release), params)
+	for _, p := range h.others() {
+		there, _ := askOther(ctx, p.Control, control.Method[json.RawMessage, []released](api.Release), params)
 		here = append(here, there...)
 	}
 	return here, nil
@@ -295,7 +292,11 @@ func (h *handler) relayed(ctx context.Context, r api.RelayRequest) (any, error) 
 		if err := json.Unmarshal(r.Params, &p); err != nil {
 			return nil, control.Errorf(control.BadRequest, "%v", err)
 		}
-		return control.Later(func() (any, error) { return h.service.For(who).HoldOn(ctx, p, nil), nil }), nil
+		others := h.holdElsewhere
+		if h.hasLeft() {
+			others = nil // the successor asks them
+		}
+		return control.Later(func() (any, error) { return h.service.For(who).HoldOn(ctx, p, others), nil }), nil
 	case r.Method == string(measure):
 		return control.Later(func() (any, error) { return h.metrics().measure() }), nil
 	case r.Method == string(bequeath):
@@ -347,8 +348,8 @@ func (h *handler) remotes(ctx context.Context, who *control.Peer, lease string) 
 // elsewhere returns a lease by HTTP, or all of the caller, that other processes of this service have. With a
 // secret it is the lease's.
 func (h *handler) elsewhere(ctx context.Context, lease, secret string) (all []web.Distant) {
-	for _, path := range h.others() {
-		there, err := askOther(ctx, path, remotely, api.Of{Lease: lease})
+	for _, p := range h.others() {
+		there, err := askOther(ctx, p.Control, remotely, api.Of{Lease: lease})
 		if err != nil {
 			continue
 		}
@@ -360,21 +361,26 @@ func (h *handler) elsewhere(ctx context.Context, lease, secret string) (all []we
 	return all
 }
 
-// holdElsewhere has leases go on that this process does not know, and waits for their news.
+// holdElsewhere has leases go on that this process does not know, and waits for their news. A lease is gone if no other
+// process has it; one that a process may have which lives and does not answer is unheard.
 func (h *handler) holdElsewhere(ctx context.Context, p pool.Holding) (held pool.Held) {
-	paths := h.others()
-	gone := map[string]int{}
+	others := h.others()
+	gone, unheard := map[string]int{}, map[string]int{} // processes, by lease
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Wait)+holdGrace)
 	defer cancel()
-	for _, path := range paths {
+	for _, other := range others {
 		asked.Go(func() {
-			there, err := askOther(ctx, path, holdOn, p)
+			there, err := askOther(ctx, other.Control, holdOn, p)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil && ctx.Err() == nil { // it has ended
+			switch {
+			case err == nil:
+			case other.Former != "" && !other.Process.Alive():
 				there.Gone = p.Leases
+			case !errors.Is(ctx.Err(), context.Canceled): // else it does not matter
+				there.Unheard = p.Leases
 			}
 			for _, id := range there.Gone {
 				if _, ended := there.Notices[id]; ended {
@@ -383,7 +389,10 @@ func (h *handler) holdElsewhere(ctx context.Context, p pool.Holding) (held pool.
 					gone[id]++
 				}
 			}
-			there.Gone = nil
+			for _, id := range there.Unheard {
+				unheard[id]++
+			}
+			there.Gone, there.Unheard = nil, nil
 			if held.Add(there); held.HasNews() {
 				cancel()
 			}
@@ -391,12 +400,18 @@ func (h *handler) holdElsewhere(ctx context.Context, p pool.Holding) (held pool.
 	}
 	asked.Wait()
 	for _, id := range p.Leases {
-		if gone[id] == len(paths) {
+		switch {
+		case gone[id] == len(others):
 			held.Gone = append(held.Gone, id)
+		case gone[id]+unheard[id] == len(others):
+			held.Unheard = append(held.Unheard, id)
 		}
 	}
 	return held
 }
+
+// holdGrace is how much longer than the wait another process may take to answer.
+const holdGrace = time.Second
 
 // countFormer counts the leases of retired processes among those that their tokens may have at once.
 func (h *handler) countFormer(ctx context.Context) {
@@ -404,15 +419,15 @@ func (h *handler) countFormer(ctx context.Context) {
 		return
 	}
 	ctx = control.WithPeer(ctx, &control.Peer{UID: os.Geteuid(), PID: os.Getpid()})
-	for _, path := range h.others() {
-		there, _ := askOther(ctx, path, api.Pools, api.Of{})
+	for _, of := range h.others() {
+		there, _ := askOther(ctx, of.Control, api.Pools, api.Of{})
 		for _, p := range there.Pools {
 			for _, i := range p.Instances {
 				if token, is := strings.CutPrefix(i.By, "token:"); is {
 					left := h.leases.Count(token)
 					go func() {
 						defer left()
-						awaitEnd(ctx, path, i.Lease)
+						awaitEnd(ctx, of.Control, i.Lease)
 					}()
 				}
 			}

@@ -37,21 +37,26 @@ func startService(t *testing.T, vars ...string) (*pool.Service, string) {
 	}
 	<-ready
 	path := t.TempDir() + "/s"
+	serveAt(t, path, &handler{service: v, states: &remote.Server{}})
+	return v, path
+}
+
+// serveAt serves a control socket.
+func serveAt(t *testing.T, path string, h *handler) {
+	t.Helper()
 	l, err := control.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())
-	h := &handler{service: v, states: &remote.Server{}}
 	var served sync.WaitGroup
 	served.Go(func() { control.Serve(ctx, l, h.serve()) })
 	t.Cleanup(func() {
-		v.Stop()
+		h.service.Stop()
 		l.Close()
 		end()
 		served.Wait()
 	})
-	return v, path
 }
 
 // pipeline is a connection that sends several requests at once.

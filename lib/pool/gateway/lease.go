@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -252,7 +253,8 @@ func (h *host) hold() {
 		h.mu.Lock()
 		if err == nil {
 			h.hearLocked(answer)
-			for _, id := range h.holds.Answered(sent, p.Leases, answer.Gone) {
+			heard := slices.DeleteFunc(p.Leases, func(id string) bool { return slices.Contains(answer.Unheard, id) })
+			for _, id := range h.holds.Answered(sent, heard, answer.Gone) {
 				h.loseLocked([]string{id}, "ended", &EndedError{h.name, answer.Notices[id]})
 			}
 			h.moveLocked(answer.Move)

@@ -42,8 +42,8 @@ type Server struct {
 	// Elsewhere returns the lease of an ID, or all leases of the caller, that other processes of this service
 	// have; one with a secret if it is the lease's.
 	Elsewhere func(ctx context.Context, lease, secret string) []Distant
-	// HoldElsewhere has leases that this process does not know go on, and waits for their news. Those that no other
-	// process of this service has are gone.
+	// HoldElsewhere has leases that this process does not know go on, and waits for their news. Those are
+	// gone that no other process of this service has.
 	HoldElsewhere func(ctx context.Context, p pool.Holding) pool.Held
 	// Boot is the ID of this process.
 	Boot string
