@@ -71,6 +71,7 @@ func (l *Lease) listen(hear func(lines []string), moved func(from string)) {
 // host is another host on which the gateway has leases.
 type host struct {
 	gateway *Gateway
+	region  string
 	name    string
 	url     string
 
@@ -144,7 +145,8 @@ func (g *Gateway) grant(ctx context.Context, o *remote.Offer, r Request) (*Lease
 	g.table.Reached(o.Host)
 	h := g.hosts[at]
 	if h == nil {
-		h = &host{gateway: g, name: o.Host, url: at, leases: map[string]*Lease{}, moves: make(chan struct{}, maxMoves)}
+		h = &host{gateway: g, region: o.Region, name: o.Host, url: at, leases: map[string]*Lease{},
+			moves: make(chan struct{}, maxMoves)}
 		g.hosts[at] = h
 	}
 	g.mu.Unlock()

@@ -92,19 +92,27 @@ func (t *Lent) Hold(ctx, asking context.Context, r LoanRequest) (*record.Record,
 	return t.lend(ctx, asking, r, lease)
 }
 
-// Keeps reports whether a host has had a lease that kept the same.
-func (t *Lent) Keeps(r LoanRequest) bool {
+// Keeps reports whether a host in the request's region has had a lease that kept the same.
+func (t *Lent) Keeps(r LoanRequest) bool { return r.Keep != "" && t.keeps(r) != nil }
+
+// keeps returns what the host offers that had the last lease which kept the same, or nil. It is nil as well if the
+// request is for another region.
+func (t *Lent) keeps(r LoanRequest) *remote.Offer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return r.Keep != "" && t.kept[r.Pool+" "+r.Keep] != nil
+	if o := t.kept[r.kept()]; o != nil && (r.Region == "" || r.Region == o.Region) {
+		return o
+	}
+	return nil
 }
+
+// kept returns the name of what the request keeps.
+func (r *LoanRequest) kept() string { return r.Pool + " " + r.Keep }
 
 // Again leases a browser of the host that had the last lease which kept the same, if there was one and the host has
 // room now. The context is that of the client.
 func (t *Lent) Again(ctx context.Context, r LoanRequest) (rec *record.Record, is bool) {
-	t.mu.Lock()
-	o := t.kept[r.Pool+" "+r.Keep]
-	t.mu.Unlock()
+	o := t.keeps(r)
 	if o == nil {
 		return nil, false
 	}
@@ -121,7 +129,7 @@ func (t *Lent) Again(ctx context.Context, r LoanRequest) (rec *record.Record, is
 func (t *Lent) Forget(r LoanRequest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.kept, r.Pool+" "+r.Keep)
+	delete(t.kept, r.kept())
 }
 
 // lend makes a lease the client's.
@@ -147,7 +155,7 @@ func (t *Lent) lend(ctx, asking context.Context, r LoanRequest, lease *Lease) (*
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if l.Keep != "" {
-			t.kept[l.Pool+" "+l.Keep] = l.offer()
+			t.kept[l.kept()] = l.offer()
 		}
 		t.tell(l, "moved", "from the host "+from)
 	})
@@ -186,7 +194,7 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 		if len(t.kept) >= maxKept {
 			clear(t.kept) // their hosts have forgotten most of them, too
 		}
-		t.kept[l.Pool+" "+l.Keep] = l.offer()
+		t.kept[l.kept()] = l.offer()
 	}
 	t.tell(l, "leased", "")
 	t.extendLocked(l, l.TTL)
@@ -220,7 +228,7 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 // offer returns an offer of what is free at the lease's host.
 func (l *loan) offer() *remote.Offer {
 	at := l.place()
-	return &remote.Offer{Host: at.host.name, Pool: l.of.Pool, URL: at.host.url}
+	return &remote.Offer{Region: at.host.region, Host: at.host.name, Pool: l.of.Pool, URL: at.host.url}
 }
 
 // extendLocked has a lease end after a time, unless that is 0.

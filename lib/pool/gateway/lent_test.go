@@ -93,7 +93,7 @@ func lentTest(t *testing.T, test func(t *testing.T, l *Lent, h *fakeHost, events
 		l := NewLent(c.current()[0].Gateway, guard.Guard{}, func(e pool.Event, held time.Duration) {
 			events = append(events, fmt.Sprintf("%s of %s after %v: %s", e.Event, e.By, held.Round(time.Second), e.Why))
 		})
-		l.kept["A k"] = &remote.Offer{Host: "h", Pool: "A", URL: "http://" + fakeAddr}
+		l.kept["A k"] = &remote.Offer{Region: "r", Host: "h", Pool: "A", URL: "http://" + fakeAddr}
 		defer func() {
 			c.current()[0].end(nil)
 			l.Close()
@@ -115,6 +115,18 @@ func (t *Lent) again(tt *testing.T, ctx context.Context, r LoanRequest) (id stri
 	var l struct{ ID string }
 	rec.Get("lease", &l)
 	return l.ID
+}
+
+// A request for one region does not get a browser of another one, whose host had the last lease.
+func TestKeepOfAnotherRegion(t *testing.T) {
+	lentTest(t, func(t *testing.T, l *Lent, h *fakeHost, _ *[]string) {
+		for region, want := range map[string]bool{"": true, "r": true, "other": false} {
+			r := LoanRequest{Request: Request{Pool: "A", Keep: "k", Region: region}, By: ann}
+			if _, is := l.Again(t.Context(), r); is != want || l.Keeps(r) != want {
+				t.Errorf("region %q: there is a lease %v, want %v", region, is, want)
+			}
+		}
+	})
 }
 
 // The holder gets each line once and in order, however many answers of the host are lost, and why the lease has ended.
