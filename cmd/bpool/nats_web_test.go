@@ -44,7 +44,7 @@ func TestWebOfGateway(t *testing.T) {
 	cmdtest.Until(t, "its lease has ended", func() bool { return free(client) == 1 })
 	lease := func() (l cmdtest.Leased) {
 		t.Helper()
-		code, text := a.do("/lease", `{}`)
+		code, text := a.do("/lease", `{"keep":"k"}`)
 		if err := json.Unmarshal([]byte(text), &l); err != nil || code != 200 ||
 			!strings.HasPrefix(l.Instance.HTTPURL, g.HTTP+"/lease/"+l.Lease.ID+".") {
 			t.Fatalf("%d %s %v", code, text, err)

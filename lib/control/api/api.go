@@ -109,6 +109,7 @@ type HoldRequest struct {
 	Region  string         `json:"region,omitempty"` // the only one of its host; "": any
 	Offer   string         `json:"offer,omitempty"`  // ID of the offer that is leased
 	Saved   []byte         `json:"-"`                // by HTTP only: a session that another host has saved
+	Here    bool           `json:"-"`                // by HTTP only: the lease must be of this host
 
 	// Of a hub, where the browser is held until the connection ends:
 	As  string `json:"as,omitempty"`  // finds the browser below /session/ meanwhile

@@ -72,7 +72,7 @@ func TestWire(t *testing.T) {
 		{EventList[int]{}, `{"events":null}`},
 		{HoldRequest{}, `{}`},
 		{HoldRequest{Of{"A", "0", "l", "n", true}, settings.WithState("s"), new(int64(0)), 1, true, true, "h", "k", nil,
-			"r", "o", nil, "a", "b", true, true, "m"},
+			"r", "o", nil, true, "a", "b", true, true, "m"},
 			`{"pool":"A","instance":"0","lease":"l","session":"n","all":true,"settings":{"state":"s"},` +
 				`"timeout_ms":0,"ttl_ms":1,` +
 				`"bound":true,"confirm":true,"holder":"h","keep":"k","region":"r","offer":"o","as":"a","by":"b",` +

@@ -579,8 +579,7 @@ func (h *handler) lease(ctx context.Context, p api.HoldRequest, inline *logins.S
 	r := pool.Request{Pool: p.Pool, Instance: p.Instance, TTL: time.Duration(p.TTL) * time.Millisecond, Held: p.Bound,
 		Confirm: p.Confirm, Owner: p.Owner, Holder: p.Holder, KeepConnectionsFor: p.Keep,
 		State: set.State, States: login, Inline: inline, By: callerOf(ctx), Offer: p.Offer, Session: p.Saved}
-	asksThisHost := r.By.Token != nil && (r.Offer != "" || keep != "") // a gateway does
-	r.Elsewhere = h.lent != nil && r.Instance == "" && !asksThisHost
+	r.Elsewhere = h.lent != nil && r.Instance == "" && r.Offer == "" && !p.Here
 	if p.Timeout != nil {
 		d := time.Duration(*p.Timeout) * time.Millisecond
 		r.Timeout = &d

@@ -108,6 +108,8 @@ func (g *Gateway) grant(ctx context.Context, o *remote.Offer, r Request) (*Lease
 	body := map[string]any{"pool": o.Pool, "holder": r.Holder, "timeout": "0s", "ttl": remote.EndTime.String()}
 	if o.ID != "" {
 		body["offer"] = o.ID
+	} else {
+		body["here"] = true
 	}
 	if r.Keep != "" {
 		body["keep"] = g.id + " " + r.Keep

@@ -226,7 +226,7 @@ func TestEndsOfLeases(t *testing.T) {
 		if l.Len() > 0 || !strings.HasPrefix((*events)[len(*events)-1], "lost of uid:70001") {
 			t.Errorf("%v", *events)
 		}
-		if h.asked(`/lease {"holder":"h","keep":"`) != 4 {
+		if h.asked(`/lease {"here":true,"holder":"h","keep":"`) != 4 {
 			t.Errorf("%v", h.requests)
 		}
 	})

@@ -219,6 +219,7 @@ type ask struct {
 	Offer    string          `json:"offer"`   // that was made on NATS
 	Keep     string          `json:"keep"`    // the next lease that says the same gets what this one leaves
 	Session  json.RawMessage `json:"session"` // that another host has saved
+	Here     bool            `json:"here"`    // only an instance of this host will do
 }
 
 // hold leases an instance for a token, whose line it waits in first. The context is that of the client.
@@ -227,7 +228,7 @@ func (s *Server) hold(ctx context.Context, t *tokens.Token, a ask, r api.HoldReq
 		a.Pool = pool.PoolOf(t)
 	}
 	r.Pool, r.Instance, r.Holder, r.Offer, r.Saved = a.Pool, a.Instance, a.Holder, a.Offer, a.Session
-	r.Keep = a.Keep
+	r.Keep, r.Here = a.Keep, a.Here
 	if ms := a.TTL.ms(); ms != nil {
 		r.TTL = *ms
 	}
