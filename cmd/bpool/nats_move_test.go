@@ -65,13 +65,23 @@ func TestFreeze(t *testing.T) {
 	asserts("thawed", ci, "/freeze", id+`, "off": true, "why": "none has room"}`, 200, `"frozen":false`)
 	cmdtest.FirstPage(t, a.Instance.HTTPURL).AwaitTitle("shows ann, s3cret-token, s3cret-key")
 	w.Run("bpool", "drain", "--off").Exits(t, 0, "")
-	ci.lease(`{"pool": "B"}`)
+	b := ci.lease(`{"pool": "B"}`)
 	p.Lease("A")
 	w.Run("bpool", "drain", "--move").Exits(t, 0, "")
 	if got := w.Run("bpool", "status").Out; !strings.Contains(got, `"stays":"it has a browser to itself"`) ||
 		!strings.Contains(got, `"stays":"its client uses it without a gateway"`) ||
 		!strings.Contains(got, `"stays":"none has room"`) {
 		t.Errorf("why leases stay: %s", got)
+	}
+	w.Run("bpool", "drain", "--move", "--timeout", "1ms").Exits(t, 0, "")
+	asserts("late again", ci, "/freeze", id+"}", 200, `"frozen":true`)
+	w.Run("bpool", "release", a.Lease.ID).Exits(t, 0, "")
+	asserts("moved", ci, "/release", `{"lease": "`+b.Lease.ID+`", "moved": true}`, 200, b.Lease.ID)
+	cmdtest.Until(t, "both ends are logged", func() bool {
+		return strings.Count(p.Errs.String(), "a lease has ended") == 2
+	})
+	if n := strings.Count(p.Errs.String(), "has moved to another host"); n != 1 {
+		t.Errorf("%d leases have moved, the other one was released: %s", n, p.Errs.String())
 	}
 	w.Run("bpool", "drain", "--timeout", "1s").Exits(t, 64, "--wait and --move")
 	w.Run("bpool", "drain", "--move", "--off").Exits(t, 64, "exclude")

@@ -173,16 +173,8 @@ func newLeaseID(now time.Time) string {
 // the instance to the next request. It reports whether the lease existed; a
 // lease that has already ended is not an error.
 func (v *Service) Release(id string) bool {
-	l, why := v.lease(id), ""
-	if l == nil {
-		return false
-	}
-	v.mu.Lock()
-	if l.thaw != nil {
-		why = "it has moved to another host"
-	}
-	v.mu.Unlock()
-	return l.end("released", why, true)
+	l := v.lease(id)
+	return l != nil && l.end("released", "", true)
 }
 
 // end ends the lease and records the event, and why, which may be "". The connections can

@@ -45,7 +45,7 @@ const holderGone = "holder_gone"
 
 // ended counts a lease that an event has ended; why is "" unless its holder has gone or its browser has left.
 func (m *metrics) ended(pool, event, why string) {
-	if event == "released" && why != "" {
+	if event == "released" && why != "" && why != hasMoved {
 		event = holderGone
 	}
 	m.ends.WithLabelValues(pool, event).Inc()

@@ -81,6 +81,14 @@ func (v *Service) Thaw(id, why string) error {
 	return nil
 }
 
+// Moved ends a lease that goes on at another host. It reports whether the lease existed.
+func (v *Service) Moved(id string) bool {
+	l := v.lease(id)
+	return l != nil && l.end("released", hasMoved, false)
+}
+
+const hasMoved = "it has moved to another host"
+
 // stayLocked notes why a lease could not be moved.
 func (l *lease) stayLocked(why string) { l.stays, l.until = why, time.Now().Add(stayTime) }
 

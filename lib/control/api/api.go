@@ -189,6 +189,12 @@ type DrainRequest struct {
 	Within int64 `json:"within_ms,omitempty"` // with Move: time until leases move that are in use; 0: they do not
 }
 
+// ReleaseRequest is the parameters of release of a bpool.
+type ReleaseRequest struct {
+	Of
+	Moved bool `json:"moved,omitempty"` // the lease goes on at another host
+}
+
 // FreezeRequest is the parameters of freeze.
 type FreezeRequest struct {
 	Of

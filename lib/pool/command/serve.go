@@ -463,13 +463,15 @@ func (h *handler) methods() *control.Mux {
 	control.Handle(m, api.Hold, func(ctx context.Context, p api.HoldRequest) (any, error) {
 		return h.lease(ctx, p, nil)
 	})
-	control.Handle(m, api.Release, func(ctx context.Context, p api.Of) (any, error) {
+	release := control.Method[api.ReleaseRequest, []*record.Record](api.Release)
+	control.Handle(m, release, func(ctx context.Context, p api.ReleaseRequest) (any, error) {
 		ended := []released{}
-		if p.All {
+		switch {
+		case p.All:
 			for _, id := range h.releaseOwn(callerOf(ctx)) {
 				ended = append(ended, released{record.Version, leaseID{id}})
 			}
-		} else if h.of(p.Lease).Release(p.Lease) {
+		case p.Moved && v.Moved(p.Lease), !p.Moved && h.of(p.Lease).Release(p.Lease):
 			ended = append(ended, released{record.Version, leaseID{p.Lease}})
 		}
 		return ended, nil

@@ -170,7 +170,7 @@ func (l *Lease) moveFrom(from spot) (again time.Duration) {
 		g.running.Go(func() {
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), remote.EndTime)
 			defer cancel()
-			from.host.ask(ending, "/release", ofLease(from.id), nothing)
+			from.host.ask(ending, "/release", map[string]any{"lease": from.id, "moved": true}, nothing)
 		})
 		return 0
 	}

@@ -394,11 +394,13 @@ func (s *Server) release(w *front.Response, r *http.Request, _ *tokens.Token) er
 	var p struct {
 		Lease string `json:"lease"`
 		All   bool   `json:"all"`
+		Moved bool   `json:"moved"` // it goes on at another host
 	}
 	if err := read(r, &p); err != nil {
 		return err
 	}
-	got, err := s.call(r.Context(), string(api.Release), api.Of{Lease: p.Lease, All: p.All})
+	got, err := s.call(r.Context(), string(api.Release), api.ReleaseRequest{Of: api.Of{Lease: p.Lease, All: p.All},
+		Moved: p.Moved})
 	if err != nil {
 		return err
 	}
