@@ -71,7 +71,7 @@ func (c *clock) schedule(at time.Time) {
 
 // until returns when a lease with this time to live expires; the zero time: never.
 func (c *clock) until(ttl time.Duration) time.Time {
-	if ttl >= noExpiry {
+	if ttl >= NoExpiry {
 		return time.Time{}
 	}
 	until := c.now().Add(ttl)

@@ -45,8 +45,8 @@ type lease struct {
 	notices
 }
 
-// noExpiry is the time to live of a lease that lasts as long as its connection.
-const noExpiry = 10 * 365 * 24 * time.Hour
+// NoExpiry is the time to live of a lease that lasts as long as its holder.
+const NoExpiry = 10 * 365 * 24 * time.Hour
 
 // lease returns the lease with an ID, or nil.
 func (v *Service) lease(id string) *lease {

@@ -137,7 +137,7 @@ func (v *Service) leaseOrQueue(ctx context.Context, r Request) (*lease, *Waiting
 	if r.TTL <= 0 {
 		r.TTL = p.cfg.LeaseTTL
 		if r.Held {
-			r.TTL = noExpiry
+			r.TTL = NoExpiry
 		}
 	}
 	if r.Offer != "" {

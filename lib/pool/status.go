@@ -103,7 +103,7 @@ func (s *slot) status() api.InstanceStatus {
 		if since := l.held.Resting(); !since.IsZero() {
 			i.LeaseIdle = new(s.service.clock.now().Sub(since).Milliseconds())
 		}
-		if l.ttl < noExpiry {
+		if l.ttl < NoExpiry {
 			i.LeaseExpires = &record.Time{Time: l.expires}
 		}
 	}

@@ -309,7 +309,7 @@ func (t *Lent) record(l *loan) *record.Record {
 	of := l.of
 	of.By, of.Host, of.ExpiresAt = l.By.String(), l.Host(), record.Time{Time: l.expires}
 	if l.expires.IsZero() {
-		of.ExpiresAt.Time = l.started.Add(noExpiry)
+		of.ExpiresAt.Time = l.started.Add(pool.NoExpiry)
 	}
 	rec.MustSet("lease", of)
 	if l.place().url != "" {
@@ -317,9 +317,6 @@ func (t *Lent) record(l *loan) *record.Record {
 	}
 	return rec
 }
-
-// noExpiry is the time to live that is shown of a lease that lasts as long as its holder.
-const noExpiry = 10 * 365 * 24 * time.Hour
 
 // find returns a lease, or nil.
 func (t *Lent) find(id string) *loan {
