@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"btools/lib/control/api"
@@ -76,40 +77,64 @@ func (v *Service) Events(ctx context.Context, after int64) ([]Event, error) {
 	return v.events.After(ctx, after)
 }
 
-// notices are those of one lease. The service's lock protects them.
-type notices struct {
-	lines   []string // the latest ones
-	last    int
-	ended   string
-	endedBy string // reason of the end in the log
-	yielded bool
-	changed wait.Broadcast  // broadcast of another notice
-	news    chan<- struct{} // receives a value, if it has room, after another notice; nil: nobody waits there
+// Notices are the latest lines for the holder of a lease, and its end. Their owner has a lock for them.
+type Notices struct {
+	api.Notices
+	changed wait.Broadcast
 }
 
 // maxNotices is how many lines are kept for a holder that reads slowly.
 const maxNotices = 100
 
-// addLocked adds a line, unless it is "", and wakes the waiters.
-func (n *notices) addLocked(line string) {
-	if line != "" {
-		n.last++
-		n.lines = append(n.lines, line)
-		if len(n.lines) > maxNotices {
-			n.lines = slices.Delete(n.lines, 0, 1)
+// Add adds lines, and wakes the waiters, also for an end.
+func (n *Notices) Add(lines ...string) {
+	n.Last += len(lines)
+	n.Lines = append(n.Lines, lines...)
+	n.Lines = slices.Delete(n.Lines, 0, max(0, len(n.Lines)-maxNotices))
+	n.changed.Wake()
+}
+
+// Has reports whether there are more notices than a number of lines.
+func (n *Notices) Has(after int) bool { return n.Ended != "" || n.Last > after }
+
+// After returns the notices after a number of lines.
+func (n *Notices) After(line int) api.Notices {
+	some := n.Notices
+	from := min(len(n.Lines), max(0, len(n.Lines)-(n.Last-line)))
+	some.Lines = slices.Clone(n.Lines[from:])
+	return some
+}
+
+// Await waits until there are more notices than a number of lines, and returns them. The caller has the lock.
+func (n *Notices) Await(ctx context.Context, lock sync.Locker, after int) (api.Notices, error) {
+	for !n.Has(after) {
+		more := n.changed.Next()
+		lock.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+		}
+		if lock.Lock(); ctx.Err() != nil {
+			return api.Notices{}, context.Cause(ctx)
 		}
 	}
-	n.changed.Wake()
+	return n.After(after), nil
+}
+
+// notices are those of one lease. The service's lock protects them.
+type notices struct {
+	Notices
+	endedBy string          // reason of the end in the log
+	news    chan<- struct{} // receives a value, if it has room, after another notice; nil: nobody waits there
+}
+
+// addLocked adds lines, and wakes the waiters.
+func (n *notices) addLocked(lines ...string) {
+	n.Add(lines...)
 	select {
 	case n.news <- struct{}{}:
 	default:
 	}
-}
-
-// after returns the notices after a number of lines.
-func (n *notices) after(line int) api.Notices {
-	from := min(len(n.lines), max(0, len(n.lines)-(n.last-line)))
-	return api.Notices{Ended: n.ended, Yielded: n.yielded, Lines: slices.Clone(n.lines[from:]), Last: n.last}
 }
 
 // Lost is the event of a lease on another host that ends because of that.
@@ -153,23 +178,14 @@ func (v *Service) Notices(ctx context.Context, id string, after int) (api.Notice
 		}
 		return api.Notices{Ended: "there is no such lease; it may have ended", Last: after}, nil
 	}
-	for l.ended == "" && l.last <= after {
-		more := l.changed.Next()
-		v.mu.Unlock()
-		select {
-		case <-more:
-		case <-ctx.Done():
-		case <-v.ctx.Done():
-		}
-		v.mu.Lock()
-		switch {
-		case v.ctx.Err() != nil:
-			return api.Notices{Ended: "the service has ended", Last: after}, nil
-		case ctx.Err() != nil:
-			return api.Notices{}, context.Cause(ctx)
-		}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(v.ctx, stop)()
+	n, err := l.Await(ctx, &v.mu, after)
+	if err != nil && v.ctx.Err() != nil {
+		return api.Notices{Ended: "the service has ended", Last: after}, nil
 	}
-	return l.after(after), nil
+	return n, err
 }
 
 // notifyHolderLocked tells the holder of the instance, if it is leased, what

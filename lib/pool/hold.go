@@ -122,11 +122,11 @@ func (v *Service) awaitNews(ctx context.Context, p Holding, leases map[string]*l
 		v.mu.Lock()
 		drains := v.drains.Next()
 		for id, l := range leases {
-			if l.ended != "" || l.last > p.After[id] {
-				to.setNotices(id, l.after(p.After[id]))
+			if l.Notices.Has(p.After[id]) {
+				to.setNotices(id, l.After(p.After[id]))
 			}
 			switch {
-			case l.ended != "":
+			case l.Ended != "":
 				to.Gone = append(to.Gone, id)
 			case l.isMovableLocked():
 				to.Move = append(to.Move, id)

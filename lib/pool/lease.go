@@ -207,8 +207,8 @@ func (l *lease) beginEndLocked(event, why string, keeps bool) {
 	v.metrics.hold.WithLabelValues(l.slot.poolName).Observe(time.Since(l.started).Seconds())
 	l.slot.pool.leases.Release(l.held)
 	l.cancel()
-	l.ended, l.yielded = EndReason(event, l.ttl), event == Yielded
-	l.addLocked("")
+	l.Ended, l.Yielded = EndReason(event, l.ttl), event == Yielded
+	l.addLocked()
 }
 
 // finishEnd frees the instance of a lease whose end has begun.

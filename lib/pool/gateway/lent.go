@@ -22,7 +22,6 @@ import (
 	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/tokens"
-	"btools/lib/wait"
 )
 
 // Lent is the leases on other hosts that clients of this machine have: whose each is, when it ends, what its holder
@@ -66,8 +65,7 @@ type loan struct {
 	timer   *time.Timer
 	unbind  func() bool // detaches it from its connection; nil unless it waits for Confirm
 	resting time.Time   // since when its holder does not use it; zero: it does
-	notices api.Notices
-	changed wait.Broadcast // another notice
+	notices pool.Notices
 
 	fetching sync.Mutex // guards dir
 	dir      string     // has the files that its session has downloaded; "": none yet
@@ -147,10 +145,7 @@ func (t *Lent) lend(ctx, asking context.Context, r LoanRequest, lease *Lease) (*
 	l.listen(func(lines []string) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		l.notices.Lines = append(l.notices.Lines, lines...)
-		l.notices.Lines = l.notices.Lines[max(0, len(l.notices.Lines)-maxNotices):]
-		l.notices.Last += len(lines)
-		l.changed.Wake()
+		l.notices.Add(lines...)
 	}, func(from string) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -164,9 +159,6 @@ func (t *Lent) lend(ctx, asking context.Context, r LoanRequest, lease *Lease) (*
 
 // maxKept is the greatest number of hosts that are remembered.
 const maxKept = 10_000
-
-// maxNotices is how many lines are kept for a holder that reads slowly.
-const maxNotices = 100
 
 // add notes a lease and binds it to its holder.
 func (t *Lent) add(ctx context.Context, l *loan) error {
@@ -274,7 +266,7 @@ func (t *Lent) end(l *loan, event, why string) bool {
 		l.notices.Ended = "the lease has ended: " + why
 	}
 	l.notices.Yielded = event == pool.Yielded
-	l.changed.Wake()
+	l.notices.Add()
 	t.tell(l, event, why)
 	t.mu.Unlock()
 	if l.ctx.Err() == nil { // else the host has ended it, or does so by itself
@@ -476,22 +468,8 @@ func (t *Lent) Notices(ctx context.Context, id string, after int) (n api.Notices
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for l.notices.Ended == "" && l.notices.Last <= after {
-		more := l.changed.Next()
-		t.mu.Unlock()
-		select {
-		case <-more:
-		case <-ctx.Done():
-		}
-		t.mu.Lock()
-		if ctx.Err() != nil {
-			return n, true, context.Cause(ctx)
-		}
-	}
-	n = l.notices
-	from := min(len(n.Lines), max(0, len(n.Lines)-(n.Last-after)))
-	n.Lines = slices.Clone(n.Lines[from:])
-	return n, true, nil
+	n, err = l.notices.Await(ctx, &t.mu, after)
+	return n, true, err
 }
 
 // Status returns the pools of the leases and of the requests that wait, or the one with a name, with a row for each
