@@ -74,16 +74,8 @@ func (c *toolCall) tryTake(group string) (at *source.Lease, ok bool) {
 // inTurn goes on with a call that waits: for its tool if that is not known, for its browser if it has none yet, for
 // its child, and for the calls before it.
 func (c *toolCall) inTurn(ctx context.Context) {
-	if c.route.Child == nil {
-		r, ok := c.find(ctx, c.env.Name)
-		if !ok {
-			c.fail(c.unknown(c.env.Name))
-			return
-		}
-		if err := c.to(r); err != nil {
-			c.fault(err)
-			return
-		}
+	if c.route.Child == nil && !c.findTool(ctx) {
+		return
 	}
 	if c.sup == nil {
 		at, err := c.take(ctx)
@@ -103,6 +95,20 @@ func (c *toolCall) inTurn(ctx context.Context) {
 	if c.host.turns.Wait(ctx, c.turn) {
 		c.forward(p, c.route.Rename(c.m))
 	}
+}
+
+// findTool finds the tool of a call. It reports false if it has answered the call with an error.
+func (c *toolCall) findTool(ctx context.Context) bool {
+	r, ok := c.find(ctx, c.env.Name)
+	if !ok {
+		c.fail(c.unknown(c.env.Name))
+		return false
+	}
+	err := c.to(r)
+	if err != nil {
+		c.fault(err)
+	}
+	return err == nil
 }
 
 // hold attaches a lease to the call until the call ends; nil if the tool needs no browser. It reports false if the call
@@ -326,16 +332,7 @@ func (c *toolCall) asTaskOf(support string) bool {
 
 // findTask answers the call of a tool that is not known yet.
 func (c *toolCall) findTask(ctx context.Context) {
-	r, ok := c.find(ctx, c.env.Name)
-	if !ok {
-		c.fail(c.unknown(c.env.Name))
-		return
-	}
-	if err := c.to(r); err != nil {
-		c.fault(err)
-		return
-	}
-	if !c.asTaskOf(mcp.TaskSupport(r.Tool)) {
+	if c.findTool(ctx) && !c.asTaskOf(mcp.TaskSupport(c.route.Tool)) {
 		c.inTurn(ctx)
 	}
 }
