@@ -172,18 +172,8 @@ func (f *Offers) Want(pool string, began, until time.Time, serve func(offer stri
 		v.running.Go(func() { serve(id) })
 		return func() {}, 0, nil
 	}
-	var w *book.Waiter
-	end := func() bool {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		return p.leases.Cancel(w)
-	}
-	timer := time.AfterFunc(time.Until(until), func() {
-		if end() {
-			serve("")
-		}
-	})
-	w, err = p.leases.Wait(book.Any, book.Unlimited, began, until, func(n int, err error) {
+	var timer *time.Timer
+	w, err := p.leases.Wait(book.Any, book.Unlimited, began, until, func(n int, err error) {
 		timer.Stop()
 		id := ""
 		if err == nil {
@@ -192,9 +182,18 @@ func (f *Offers) Want(pool string, began, until time.Time, serve func(offer stri
 		v.running.Go(func() { serve(id) })
 	})
 	if err != nil {
-		timer.Stop()
 		return nil, 0, err
 	}
+	end := func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return p.leases.Cancel(w)
+	}
+	timer = time.AfterFunc(time.Until(until), func() {
+		if end() {
+			serve("")
+		}
+	})
 	p.yieldLocked()
 	return func() { timer.Stop(); end() }, w.Before(), nil
 }
