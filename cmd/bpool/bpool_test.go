@@ -779,6 +779,12 @@ func TestPoolCheck(t *testing.T) {
 			t.Errorf("misses %q in\n%s", want, r.Out)
 		}
 	}
+	cmdtest.WriteFile(t, w.Dir+"/gateway.toml", "nats = \"nats://127.0.0.1:1\"\nhosts_token = \"x\"\n")
+	gateway := w.With("PW_MCP_PROXY__A__1_BROWSER=")
+	if r := gateway.Run("bpool", "check", "--config", w.Dir+"/gateway.toml", "-f", "setting.pool,setting.key"); r.Out !=
+		"\tNATS\n\tHOSTS_TOKEN\n" {
+		t.Errorf("a service that only leases from other hosts has %s", r.Out)
+	}
 	env := w.Env
 	w.Env = append(env, "PW_MCP_PROXY_INSTANCES=2", "PW_MCP_PROXY__A_HEADLES=1")
 	for _, command := range []string{"check", "serve"} {

@@ -31,9 +31,9 @@ var Settings = &cli.Records{Columns: []cli.Column{
 
 // Check prints each value that is set, one record each: of every pool, and of
 // instances that have their own. With --all it prints every value of every
-// instance.
+// instance. A service without pools has the values that are of no pool.
 func Check(c *cli.Context) error {
-	cfg, err := load(c)
+	cfg, err := loadServed(c)
 	if err != nil {
 		return err
 	}
@@ -47,6 +47,9 @@ func Check(c *cli.Context) error {
 			}
 			rs = append(rs, record.Of("setting", setting{pool, instance, v.Key, v.Text, v.Source}))
 		}
+	}
+	if len(cfg.Pools) == 0 {
+		add("", "", cfg.Values())
 	}
 	for _, p := range cfg.Pools {
 		values := p.Values()

@@ -40,6 +40,7 @@ type Config struct {
 	Pools  []Pool            // in the order of their names
 	File   string            // the file that was read, or ""
 	Global settings.Settings // values that apply to no pool alone
+	layers *layers
 }
 
 // Pool is one pool. Its Settings are the values that its instances share;

@@ -34,7 +34,7 @@ func (s *layers) resolve(bad *Error) *Config {
 			names[e.pool] = e.source
 		}
 	}
-	c := &Config{}
+	c := &Config{layers: s}
 	if len(names) == 0 {
 		s.noPools = true
 		p := s.pool(Default, 1, bad)
@@ -253,6 +253,17 @@ func (p *Pool) Values() (values []Value) {
 			v.Text = strconv.Itoa(len(p.Instances))
 		}
 		values = append(values, v)
+	}
+	return values
+}
+
+// Values returns the settings that apply to no pool alone, with their sources. Those of instances are included only if
+// they are set.
+func (c *Config) Values() (values []Value) {
+	for _, r := range settings.Rows(settings.Global) {
+		if v := c.layers.value("", "", r); v.Set || v.Shared {
+			values = append(values, v)
+		}
 	}
 	return values
 }
