@@ -42,13 +42,20 @@ func TestGateway(t *testing.T) {
 	s := startNATS(t)
 	client, _ := hosts(w, s, 2, "_A_INSTANCES=1")
 	cmdtest.Until(t, "two hosts are found", func() bool { return free(client) == 2 })
-	g := gatewayOf(w, s)
+	config := w.Dir + "/gateway.toml"
+	cmdtest.WriteFile(t, config, "lease_ttl = \"5m\"\n")
+	g := gatewayWith(w, s, []string{"--config", config})
 	r := g.W.Run("bpool", "lease", "A", "--", "sh", "-c", "curl -sS {cdp_endpoint}/json/version; echo {ws_endpoint}")
 	if !strings.Contains(r.Out, `"webSocketDebuggerUrl":"ws://127.0.0.1:`) ||
 		!strings.Contains(r.Out, "}ws://127.0.0.1:") || r.Code != 0 || strings.TrimSpace(r.Err) != "" {
 		t.Errorf("a command: %+v", r)
 	}
+	cmdtest.WriteFile(t, config, "lease_ttl = \"50m\"\n")
+	g.W.Run("bpool", "reload").Exits(t, 0, "was reloaded")
 	l := g.Lease("A")
+	if got := g.W.Run("bpool", "status").Out; !strings.Contains(got, `"lease_ttl_ms":3000000,`) {
+		t.Errorf("after a reload with lease_ttl = 50m: %s", got)
+	}
 	st := g.Status()
 	if len(st.Pools) != 1 || st.Pools[0].Instances[0].Lease != l.Lease.ID || !strings.HasPrefix(l.Lease.Host, "host") {
 		t.Errorf("%+v, %+v", l, st)

@@ -75,10 +75,10 @@ func (h *handler) holders() string {
 func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request, keep, region string) (any, error) {
 	there := gateway.LoanRequest{By: r.By, TTL: r.TTL, Bound: r.Held, Confirm: r.Confirm, Owner: r.Owner,
 		Request: gateway.Request{Pool: cmp.Or(r.Pool, config.Default), Region: region,
-			Timeout: h.standard.LeaseTimeout}}
+			Timeout: h.standard.Load().LeaseTimeout}}
 	there.User, there.Holder = h.service.Holder(r.By, r.Holder)
 	if r.TTL == 0 && !r.Held {
-		there.TTL = h.standard.LeaseTTL
+		there.TTL = h.standard.Load().LeaseTTL
 	}
 	if name, most, err := h.service.Standard(r.Pool); err == nil {
 		there.Pool, there.Timeout = name, most
@@ -118,7 +118,7 @@ func (h *handler) admit(t *tokens.Token, name string) (time.Duration, error) {
 	if name = cmp.Or(name, config.Default); t.Pools != nil && !t.Admin && !slices.Contains(t.Pools, name) {
 		return 0, control.Errorf(control.NotAllowed, "the token %s may not lease from the pool %s", t.Name, name)
 	}
-	return h.standard.LeaseTimeout, nil
+	return h.standard.Load().LeaseTimeout, nil
 }
 
 // leaseFirst leases an own instance or, if none is free, the first that becomes free here or on another host.
@@ -126,7 +126,7 @@ func (h *handler) leaseFirst(ctx context.Context, r pool.Request, there gateway.
 	began := time.Now()
 	var w *pool.Waiting
 	_, _, none := h.service.Standard(r.Pool)
-	if near := there.Region == "" || there.Region == h.standard.Hosts.Region; near && none == nil {
+	if near := there.Region == "" || there.Region == h.standard.Load().Hosts.Region; near && none == nil {
 		var g *pool.Grant
 		if g, w, none = h.service.Lease(ctx, r); g != nil || none != nil && !mayBeElsewhere(none) {
 			h.lent.Forget(there)

@@ -272,7 +272,7 @@ func (h *handler) joinNATS(ctx context.Context, c *cli.Context, cfg *config.Conf
 		stop(errStopping)
 		g.Left()
 	}()
-	h.standard = cfg.Global
+	h.standard.Store(&cfg.Global)
 	h.lent = gateway.NewLent(g, endpointGuard(c), h.service.NoteElsewhere)
 	n.metrics.lent = h.lent
 	if h.leases != nil {

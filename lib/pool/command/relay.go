@@ -167,9 +167,9 @@ func (h *handler) here(who *control.Peer, name string) (*api.PoolsStatus, error)
 	st.Hosts = h.lent.Hosts()
 	there := h.lent.Status(who, name)
 	for k := range there {
-		p := &there[k]
-		p.Affinity, p.LeaseTTL = h.standard.Affinity, h.standard.LeaseTTL.Milliseconds()
-		p.Interval, p.Timeout = h.standard.HealthInterval.Milliseconds(), h.standard.HealthTimeout.Milliseconds()
+		p, set := &there[k], h.standard.Load()
+		p.Affinity, p.LeaseTTL = set.Affinity, set.LeaseTTL.Milliseconds()
+		p.Interval, p.Timeout = set.HealthInterval.Milliseconds(), set.HealthTimeout.Milliseconds()
 	}
 	if add(st, there); len(st.Pools) > 0 {
 		err = nil

@@ -435,8 +435,8 @@ func translatePaths(ctx context.Context, o *options.Options) error {
 type handler struct {
 	service *pool.Service
 	lent    *gateway.Lent // leases on other hosts; nil: there are none
-	// standard is the settings of requests for pools that only other hosts have.
-	standard settings.Settings
+	// standard is the settings of requests for pools that only other hosts have; nil: there are none.
+	standard atomic.Pointer[settings.Settings]
 	reload   func() (reloaded, error)
 	states   *remote.Server
 	public   *url.URL        // of --public-url; nil: as clients ask

@@ -104,6 +104,8 @@ func (u *upgrade) reload() (reloaded, error) {
 	changes, err := u.handler.service.Reload(cfg)
 	changes.Hosts = !reflect.DeepEqual(cfg.Global.Hosts, u.hosts)
 	if err == nil {
+		cfg.Global.Hosts = u.hosts
+		u.handler.standard.Store(&cfg.Global)
 		u.reg.Restore() // the entry lists the pools
 		u.c.Log.Info(changes.String())
 	}
