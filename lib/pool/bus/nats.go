@@ -208,16 +208,23 @@ var ofSubject = regexp.MustCompile(`"([^"]+)"`)
 func (n *NATS) failed(s *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):
-		err = fmt.Errorf("NATS refuses the user %s: %w: NATS_NAME must be the name in the permissions of %s",
-			n.keys.Name, err, n.keys.setting())
+		subject := ofSubject.FindStringSubmatch(err.Error())
+		drains := subject != nil && isDrain(subject[1])
+		hint := "NATS_NAME must be the name in the permissions of " + n.keys.setting()
+		if drains {
+			hint = "only admins may drain hosts: look at " + n.keys.setting()
+		}
+		err = fmt.Errorf("NATS refuses the user %s: %w: %s", n.keys.Name, err, hint)
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if subject := ofSubject.FindStringSubmatch(err.Error()); subject != nil && n.refused[subject[1]] == nil {
+		if subject != nil && n.refused[subject[1]] == nil {
 			if n.refused == nil {
 				n.refused = map[string]error{}
 			}
 			n.refused[subject[1]] = err
-			n.log.Error(err.Error())
+			if !drains { // else its sender says so
+				n.log.Error(err.Error())
+			}
 			for f := range n.flights {
 				if n.refusalLocked(f.subject) != nil {
 					f.end()

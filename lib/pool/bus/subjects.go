@@ -56,6 +56,12 @@ func HostSubject(region, host, verb, user, gateway string) string {
 	return subject(Token(region), "host", Token(host), verb, user, gateway)
 }
 
+// isDrain reports whether a subject asks a host to drain.
+func isDrain(subject string) bool {
+	tokens := strings.Split(subject, ".") // btools.v1.REGION.host.HOST.VERB.USER.GW
+	return len(tokens) == 8 && tokens[3] == "host" && tokens[5] == "drain"
+}
+
 // HostSubjects is all messages to one host.
 func HostSubjects(region, host string) string {
 	return subject(Token(region), "host", Token(host), ">")
