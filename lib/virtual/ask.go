@@ -80,16 +80,15 @@ func requestHuman(r request) {
 // ask returns what asks a person and waits for the answer; the end of its context withdraws the ask.
 func (l *personLock) ask(a takeover.Ask) (await func(context.Context) answer, err error) {
 	a.Since = time.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.asks.Begin(a); err != nil {
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	open, answered, err := l.begin(a)
+	if err != nil {
 		return nil, err
 	}
-	open, answered := l.asks.Open, make(chan answer, 1)
-	l.answered = answered
+	l.told("asked", a.Instructions)
+	l.s.clients.tellAsk()
 	return func(ctx context.Context) answer {
-		l.told("asked", a.Instructions)
-		l.s.clients.tellAsk()
 		select {
 		case got := <-answered:
 			return got
@@ -102,8 +101,22 @@ func (l *personLock) ask(a takeover.Ask) (await func(context.Context) answer, er
 	}, nil
 }
 
+// begin opens an ask, and returns it and what gets its answer.
+func (l *personLock) begin(a takeover.Ask) (*takeover.Ask, <-chan answer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.asks.Begin(a); err != nil {
+		return nil, nil, err
+	}
+	answered := make(chan answer, 1)
+	l.answered = answered
+	return l.asks.Open, answered, nil
+}
+
 // answer ends an ask, unless it has ended.
 func (l *personLock) answer(a *takeover.Ask, with answer) {
+	l.asking.Lock()
+	defer l.asking.Unlock()
 	l.mu.Lock()
 	was := l.asks.End(a)
 	if was {
@@ -134,11 +147,13 @@ type asking struct {
 
 // tellAsk tells persons of the ask that is open, or that none is.
 func (c *clientSet) tellAsk() {
-	var now asking
-	if a := c.s.lock.askOpen(); a != nil {
-		now = asking{a.Instructions, a.Until, a.Private, a.By, &record.Time{Time: a.Since}}
-	}
-	c.tellPersons("Btools.asked", func(*Client) any { return now })
+	c.tellPersons("Btools.asked", func(*Client) any {
+		a := c.s.lock.askOpen()
+		if a == nil {
+			return asking{}
+		}
+		return asking{a.Instructions, a.Until, a.Private, a.By, &record.Time{Time: a.Since}}
+	})
 }
 
 // askStatus returns the ask that is open; nil: none.

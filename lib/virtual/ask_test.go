@@ -82,7 +82,7 @@ func TestAskEnds(t *testing.T) {
 		answered <- await(t.Context())
 	}()
 	anna.event("Btools.asked", "log in")
-	for _, bad := range []map[string]any{{}, {"instructions": strings.Repeat("x", 3000)},
+	for _, bad := range []map[string]any{{}, {"instructions": strings.Repeat("x", 1<<20)},
 		{"instructions": "x", "until": "login"}, {"instructions": "x", "timeoutMs": -1}} {
 		if got := string(anna.call("", "Btools.requestHuman", bad)); !strings.Contains(got, "-32602") {
 			t.Errorf("%v: %s", bad, got)
@@ -96,4 +96,24 @@ func TestAskEnds(t *testing.T) {
 	if got := <-answered; got.Outcome != failed || got.Note == "" {
 		t.Errorf("the session has ended: %+v", got)
 	}
+}
+
+// An ask is told before its answer, however soon that comes: else persons would see what is not asked any more.
+func TestAskIsToldFirst(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	var told []string
+	s.TellControl(func(event, _ string) { told = append(told, event) })
+	anna := person(t, s, "anna")
+	anna.event("Btools.asked", `{"private":false}`)
+	await, err := s.lock.ask(takeover.Ask{Instructions: "log in"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lock.answer(s.lock.askOpen(), answer{Outcome: done})
+	if got := await(t.Context()); got.Outcome != done || fmt.Sprint(told) != "[asked answered]" {
+		t.Errorf("%+v after it is told %s", got, told)
+	}
+	anna.event("Btools.asked", "log in")
+	anna.event("Btools.asked", `{"private":false}`)
 }

@@ -28,6 +28,7 @@ type personLock struct {
 	hides  atomic.Bool // and is private
 	hid    atomic.Bool // one was
 	hiding sync.Mutex  // held while who sees what changes
+	asking sync.Mutex  // held while an ask begins or ends and this is told: mu comes after it
 
 	mu       sync.Mutex
 	hold     takeover.Hold
