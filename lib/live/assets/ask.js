@@ -48,7 +48,7 @@ export function Ask({ v }) {
   const answer = (outcome) => v.give({ outcome, note: note.current?.value });
   return html`<section class="ask" aria-label="You are asked">
     <p class="origin">${originOf(pages?.now?.url) || 'no page'}</p>
-    <p class="words"><b>${shown(ask.by) || 'The agent'} says:</b> ${shown(ask.instructions)}</p>
+    <p class="words" tabindex="0"><b>${shown(ask.by) || 'The agent'} says:</b> ${shown(ask.instructions)}</p>
     ${you && html`<label class="box">Note for the agent <input ref=${note} maxlength="500" autocomplete="off" /></label>`}
     <p class="buttons">
       <button onClick=${() => answer('declined')}>Decline</button>

@@ -60,8 +60,8 @@ function Tile({ s, isHidden }) {
       ${label && html`<span class="label">${shown(label)}</span>`}</span>
     <span class="name">${shown(s.name)}<span class="state ${kind}">${words}</span></span>
     <span class="title">${shown(seen.page?.title) || '\u00a0'}</span>
-    ${s.ask && html`<span class="about words">${shown(s.ask.instructions)}</span>`}
-    <span class="about">${inLine(originOf(seen.page?.url), s.tabs > 1 && `${s.tabs} tabs`, seen.does)}</span>
+    <span class="about origin">${inLine(originOf(seen.page?.url), s.tabs > 1 && `${s.tabs} tabs`, seen.does)}</span>
+    ${s.ask && html`<span class="about words">${shown(s.ask.by) || 'The agent'} says: ${shown(s.ask.instructions)}</span>`}
     <span class="about">${inLine(s.program, shown(s.holder))}</span>
   </a></li>`;
 }
