@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 
 	"btools/lib/tail"
@@ -19,6 +20,7 @@ type browserLog struct {
 	noServer  chan struct{} // closed: the browser said that it has no endpoint
 	done      chan struct{} // closed when everything is read
 	tail      tail.Tail
+	console   bool // the last line was of a page, and goes on
 }
 
 const (
@@ -30,6 +32,8 @@ var (
 	chromeReady   = []byte("DevTools listening on ")
 	firefoxReady  = []byte("WebDriver BiDi listening on ")
 	chromeNoPort  = []byte("Cannot start http server for devtools")
+	chromeHead    = regexp.MustCompile(`^\[[0-9:]*[0-9]{4}/[0-9]{6}[^\]]*\] `)
+	consoleEnd    = regexp.MustCompile(`", source: .*\([0-9]+\)$`)
 	uninteresting = []string{"dbus", "Xlib: ", "DevTools listening on", "Gtk-WARNING", "Fontconfig"}
 )
 
@@ -93,11 +97,22 @@ func announced(line, ready []byte) string {
 
 func (l *browserLog) keep(line []byte) {
 	line = bytes.TrimRight(line, "\r")
-	if len(line) == 0 {
+	if l.isOfPage(line) || len(line) == 0 {
 		return
 	}
 	l.log.Debug("browser: " + string(line))
 	l.tail.Write(append(line, '\n'))
+}
+
+// isOfPage reports whether a line is of a message of a page's console, which chrome-headless-shell prints: a person may be
+// private there, and it tells nothing of the browser.
+func (l *browserLog) isOfPage(line []byte) bool {
+	if head := chromeHead.Find(line); head != nil {
+		l.console = bytes.Contains(head, []byte(":CONSOLE"))
+	}
+	is := l.console
+	l.console = is && !consoleEnd.Match(line)
+	return is
 }
 
 // last returns up to n of the last lines that may tell of a reason.

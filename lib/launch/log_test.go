@@ -21,6 +21,11 @@ func TestBrowserLog(t *testing.T) {
 	if got := strings.Join(l.last(9), "|"); got != "a|last" {
 		t.Errorf("last %q", got)
 	}
+	l = read("[1129/220925.344763:INFO:CONSOLE:7] \"one\nsecret\n\", source: http://a/ (7)\n#0 0x55\n" +
+		"[7:7:1129/220925.344763:INFO:CONSOLE(8)] \"two\", source:  (8)\n[1129/220925.3:ERROR:dir/a.cc:405] three\n")
+	if got := strings.Join(l.last(9), "|"); got != "#0 0x55|[1129/220925.3:ERROR:dir/a.cc:405] three" {
+		t.Errorf("of what pages print is kept %q", got)
+	}
 	select {
 	case <-read("Cannot start http server for devtools.\nCannot start http server for devtools.\n").noServer:
 	default:
