@@ -225,11 +225,14 @@ func (f *Front) leave() {
 	}
 }
 
-// sessions returns the sessions as they have been within the last second.
-func (f *Front) sessions(ctx context.Context) ([]sources.Session, error) {
+// recent is how old the list of sessions may be.
+const recent = look * 9 / 10
+
+// sessions returns the sessions as they have been within a time.
+func (f *Front) sessions(ctx context.Context, within time.Duration) ([]sources.Session, error) {
 	f.looking.Lock()
 	defer f.looking.Unlock()
-	if time.Since(f.looked) < look*9/10 {
+	if time.Since(f.looked) < within {
 		return f.all, nil
 	}
 	all, err := sources.All(ctx, f.Store, f.all)
@@ -237,6 +240,23 @@ func (f *Front) sessions(ctx context.Context) ([]sources.Session, error) {
 		f.all, f.looked = all, time.Now()
 	}
 	return all, err
+}
+
+// find returns the session with a key, also one that has just begun.
+func (f *Front) find(ctx context.Context, key string) (*sources.Session, error) {
+	for within := recent; ; within = 0 {
+		all, err := f.sessions(ctx, within)
+		if err != nil {
+			return nil, err
+		}
+		s, err := sources.Find(all, key)
+		if err == nil && s.Why != "" {
+			err = errors.New(s.Why)
+		}
+		if err == nil || within == 0 {
+			return s, err
+		}
+	}
 }
 
 // serveList sends the sessions, and what changes of them.
@@ -258,7 +278,7 @@ func (f *Front) serveList(w *front.Response, r *http.Request) error {
 		defer tick.Stop()
 		var last []sources.Session
 		for first := true; ; first = false {
-			all, err := f.sessions(ctx)
+			all, err := f.sessions(ctx, recent)
 			if err != nil {
 				p.refuse(err.Error())
 				return
@@ -304,15 +324,7 @@ func (f *Front) serveSession(w *front.Response, r *http.Request) error {
 		return front.NoPath(r)
 	}
 	return f.accept(w, r, func(ctx context.Context, p *person) {
-		all, err := f.sessions(ctx)
-		if err != nil {
-			p.refuse(err.Error())
-			return
-		}
-		s, err := sources.Find(all, key)
-		if err == nil && s.Why != "" {
-			err = errors.New(s.Why)
-		}
+		s, err := f.find(ctx, key)
 		if err != nil {
 			p.refuse(err.Error())
 			return

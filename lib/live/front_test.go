@@ -540,7 +540,7 @@ func TestSession(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	name := api.NameOf("log in/shop")
-	newProgram(t, store, "one", api.Session{Name: name})
+	program := newProgram(t, store, "one", api.Session{Name: name})
 	f, base := newFront(t, store)
 	for _, control := range []bool{true, false} {
 		first, key := token(t, f.Fragment("log in/shop", control))
@@ -568,6 +568,10 @@ func TestSession(t *testing.T) {
 	named.next(nil)
 	if named.next(&r); !strings.HasPrefix(r.Who, `an\u202ena \x07é`) || len(r.Who) > maxWho || !r.Tile || r.View {
 		t.Errorf("the program is asked for %+v", r)
+	}
+	program.set(api.Session{Name: name}, api.Session{Name: "new"})
+	if _, a := greet(t, base, "/session/new", ""); a.Error != "" {
+		t.Errorf("a session that has just begun: %+v", a)
 	}
 	p, a := greet(t, base, "/session/shp", "")
 	if !strings.Contains(a.Error, `"shp"`) {
