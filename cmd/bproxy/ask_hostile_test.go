@@ -39,16 +39,17 @@ func TestAskPhishes(t *testing.T) {
 	grid := openTab(t, viewer, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 360)
 	grid.until("the grid has the address above the words", `(() => {
 		const [origin, words] = ["origin", "words"].map((c) => document.querySelector(".tile ." + c));
-		return origin?.textContent.startsWith("`+real+port+`") && words?.textContent.startsWith("bproxy ask says: See <a")
-			&& origin.getBoundingClientRect().bottom <= words.getBoundingClientRect().top })()`)
+		return origin?.textContent.startsWith("`+real+port+`") &&
+			words?.textContent.startsWith("bproxy ask says: See <a") && origin.getBoundingClientRect().bottom <= words.getBoundingClientRect().top })()`)
 	x := openPerson(t, w, viewer, "shop", agent)
 	x.until("what is asked is shown", `document.querySelector(".ask .words")`)
 	if got := x.eval(`(() => {
 		const [origin, words] = [".origin", ".words"].map((c) => document.querySelector(".ask " + c));
 		const [o, w] = [origin, words].map((e) => e.getBoundingClientRect());
 		const size = (e) => parseFloat(getComputedStyle(e).fontSize);
-		return [origin.textContent === "`+real+port+`", o.height > 0 && o.bottom <= w.top, size(origin) > 1.2 * size(words),
-			document.querySelector(".buttons button").getBoundingClientRect().bottom < innerHeight].join() })()`); got !=
+		const button = document.querySelector(".buttons button").getBoundingClientRect();
+		return [origin.textContent === "` + real + port + `", o.height > 0 && o.bottom <= w.top,
+			size(origin) > 1.2 * size(words), button.bottom < innerHeight].join() })()`); got !=
 		"true,true,true,true" {
 		t.Errorf("the address, its place, its size, the buttons: %v", got)
 	}
@@ -67,7 +68,8 @@ func TestAskPhishes(t *testing.T) {
 	a.exits(1, "the person declined")
 }
 
-// In all ways in which the address of an ask goes out it opens nothing by itself, and an agent's own session is refused.
+// In all ways in which the address of an ask goes out it opens nothing by itself, and an agent's own session is
+// refused.
 func TestAskAddress(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
@@ -111,7 +113,8 @@ func TestAskAddress(t *testing.T) {
 		t.Errorf("there is a token in %s", all)
 	}
 	agent.call("Page.navigate", map[string]any{"url": address}, nil)
-	agent.until("the agent does not get the page", `document.body.innerText.includes("a browser of blaunch are refused")`)
+	agent.until("the agent does not get the page",
+		`document.body.innerText.includes("a browser of blaunch are refused")`)
 }
 
 // Asks in many sessions at once are answered, each to who has asked, and of two in one session one is refused.
@@ -164,7 +167,8 @@ func TestAskAtOnce(t *testing.T) {
 	t.Logf("%d asks answered within %v", n, time.Since(began))
 }
 
-// A condition that is true before the person comes offers to give back, one that is true for a moment does not give back.
+// A condition that is true before the person comes offers to give back, one that is true for a moment does not give
+// back.
 func TestAskCondition(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
@@ -183,9 +187,6 @@ func TestAskCondition(t *testing.T) {
 	x.until("it is offered", offers)
 	agent.eval(`p.hidden = true`)
 	x.until("it is not offered any more", "!("+offers+")")
-	x.eval(`window.offered = 0; new MutationObserver(() => { offered = Math.max(offered, +(/back in (\d)/.exec(
-		document.querySelector(".ask")?.textContent)?.[1] ?? 0)) }).observe(document.body, {subtree: true, childList: true,
-			characterData: true}); 0`)
 	agent.eval(`(async () => { for (let i = 0; i < 9; i++) { // as long as it would take to give back
 		p.hidden = false;
 		await new Promise((done) => setTimeout(done, 100));
@@ -234,7 +235,9 @@ func TestAskSleeps(t *testing.T) {
 	x, _ := openView(w, address, "/session/shop", "")
 	x.ask("Btools.take", map[string]any{"holder": strings.Repeat("x", 16), "private": true})
 	refused := make(chan error, 1)
-	go func() { refused <- agent.try("Runtime.evaluate", map[string]any{"expression": "document.title = 'late'"}, nil) }()
+	go func() {
+		refused <- agent.try("Runtime.evaluate", map[string]any{"expression": "document.title = 'late'"}, nil)
+	}()
 	time.Sleep(100 * time.Millisecond) // until it waits
 	all := proc.Tree(p.Cmd.Process.Pid)
 	for _, line := range w.Processes() {

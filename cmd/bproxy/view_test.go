@@ -70,7 +70,13 @@ func (p viewPage) next(into any) {
 // ask sends a command and returns its answer.
 func (p viewPage) ask(method string, params any) string {
 	p.t.Helper()
-	p.send(map[string]any{"id": 1, "method": method, "params": params})
+	return p.askOn("", method, params)
+}
+
+// askOn sends a command to a CDP session and returns its answer.
+func (p viewPage) askOn(session, method string, params any) string {
+	p.t.Helper()
+	p.send(map[string]any{"id": 1, "method": method, "params": params, "sessionId": session})
 	for {
 		var m struct {
 			ID            int
