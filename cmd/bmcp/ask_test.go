@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,6 +172,17 @@ func TestAskHuman(t *testing.T) {
 		}
 	})
 	t.Run("stateless", func(t *testing.T) { statelessAsk(t, w, of("stateless")) })
+	t.Run("killed", func(t *testing.T) { // the browser, while a person is asked
+		m := host(w, `{}`, "--cdp", of("killed"))
+		m.MustFail("up to 2048 bytes", askTool, `{"instructions":%q}`, strings.Repeat("x", 1<<20))
+		id, _ := m.MustTool(askTool, "%s", ask("killed")).Struct["ask_id"].(string)
+		waits := m.StartTool(askTool, `{"ask_id":"`+id+`"}`)
+		m.MustFail("there is no ask", askTool, `{"ask_id":"x"}`) // it waits
+		syscall.Kill(w.State().Instances[0].Browser.PID, syscall.SIGKILL)
+		m.Answer(waits).MustFail(t, "has ended")
+		m.MustTool("browser_navigate", `{"url":"data:text/html,again"}`)
+		m.MustTool(askTool, "%s", ask("killed"))
+	})
 }
 
 // statelessAsk asks by hosts of 2026-07-28: with a page, by words, and as a task.
