@@ -57,8 +57,9 @@ type Front struct {
 	timer wait.Timer
 
 	looking sync.Mutex
-	looked  time.Time
+	looked  time.Time // when the last look began
 	all     []sources.Session
+	news    wait.Broadcast // of the next look
 }
 
 // Serve answers requests at a listener until the context ends. It then ends all WebSockets, and returns.
@@ -225,38 +226,39 @@ func (f *Front) leave() {
 	}
 }
 
-// recent is how old the list of sessions may be.
-const recent = look * 9 / 10
-
-// sessions returns the sessions as they have been within a time.
-func (f *Front) sessions(ctx context.Context, within time.Duration) ([]sources.Session, error) {
+// sessions returns the sessions as they were at a time or later.
+func (f *Front) sessions(ctx context.Context, at time.Time) ([]sources.Session, error) {
 	f.looking.Lock()
 	defer f.looking.Unlock()
-	if time.Since(f.looked) < within {
+	now := time.Now()
+	if !f.looked.Before(at) {
 		return f.all, nil
 	}
 	all, err := sources.All(ctx, f.Store, f.all)
 	if err == nil {
-		f.all, f.looked = all, time.Now()
+		f.all, f.looked = all, now
+		f.news.Wake()
 	}
 	return all, err
 }
 
-// find returns the session with a key, also one that has just begun.
-func (f *Front) find(ctx context.Context, key string) (*sources.Session, error) {
-	for within := recent; ; within = 0 {
-		all, err := f.sessions(ctx, within)
-		if err != nil {
-			return nil, err
-		}
-		s, err := sources.Find(all, key)
-		if err == nil && s.Why != "" {
-			err = errors.New(s.Why)
-		}
-		if err == nil || within == 0 {
-			return s, err
-		}
+// next returns what is closed at the next look.
+func (f *Front) next() <-chan struct{} {
+	f.looking.Lock()
+	defer f.looking.Unlock()
+	return f.news.Next()
+}
+
+// recently returns the time at which the list of sessions is to be from.
+func recently() time.Time { return time.Now().Add(-look * 9 / 10) }
+
+// find returns the session with a key as it was at a time or later.
+func (f *Front) find(ctx context.Context, key string, at time.Time) (*sources.Session, error) {
+	all, err := f.sessions(ctx, at)
+	if err != nil {
+		return nil, err
 	}
+	return sources.Find(all, key)
 }
 
 // serveList sends the sessions, and what changes of them.
@@ -278,7 +280,8 @@ func (f *Front) serveList(w *front.Response, r *http.Request) error {
 		defer tick.Stop()
 		var last []sources.Session
 		for first := true; ; first = false {
-			all, err := f.sessions(ctx, recent)
+			news := f.next()
+			all, err := f.sessions(ctx, recently())
 			if err != nil {
 				p.refuse(err.Error())
 				return
@@ -292,6 +295,8 @@ func (f *Front) serveList(w *front.Response, r *http.Request) error {
 			last = all
 			select {
 			case <-tick.C:
+			case <-news:
+				tick.Reset(look)
 			case <-gone:
 				return
 			}
@@ -324,7 +329,13 @@ func (f *Front) serveSession(w *front.Response, r *http.Request) error {
 		return front.NoPath(r)
 	}
 	return f.accept(w, r, func(ctx context.Context, p *person) {
-		s, err := f.find(ctx, key)
+		s, err := f.find(ctx, key, recently())
+		if err != nil || s.Why != "" { // it may have begun since
+			s, err = f.find(ctx, key, time.Now())
+		}
+		if err == nil && s.Why != "" {
+			err = errors.New(s.Why)
+		}
 		if err != nil {
 			p.refuse(err.Error())
 			return

@@ -19,7 +19,6 @@ import (
 
 	"btools/lib/background"
 	"btools/lib/control"
-	"btools/lib/live/sources"
 	"btools/lib/private"
 	"btools/lib/proc"
 	"btools/lib/register"
@@ -162,11 +161,7 @@ func (s *Service) open(ctx context.Context, r OpenRequest) (any, error) {
 	return control.Later(func() (any, error) {
 		key := ""
 		if r.Session != "" {
-			all, err := sources.All(ctx, s.Store, nil)
-			if err != nil {
-				return nil, err
-			}
-			found, err := sources.Find(all, r.Session)
+			found, err := s.front.find(ctx, r.Session, time.Now()) // pages see what it is asked for
 			if err != nil {
 				return nil, err
 			}
