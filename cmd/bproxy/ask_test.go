@@ -115,7 +115,11 @@ func TestAskRefuses(t *testing.T) {
 	cmdtest.Until(t, "it is asked", func() bool {
 		return strings.Contains(w.Run("bproxy", "session", "list").Out, `"ask":`)
 	})
-	w.Run("bproxy", "ask", "shop", "and this", "--no-open").Exits(t, 1, "one ask at a time")
+	r := w.Run("bproxy", "ask", "shop", "and this", "--no-open", "--notify", "echo notified >&2")
+	r.Exits(t, 1, "one ask at a time")
+	if strings.Contains(r.Err, "notified") || strings.Contains(r.Err, "is asked at") {
+		t.Errorf("a person is told of what is refused: %s", r.Err)
+	}
 	p.Stop()
 	a.exits(1, "has ended")
 }

@@ -71,12 +71,18 @@ func Ask(c *cli.Context) error {
 	if err == nil {
 		err = conn.Write(request)
 	}
+	if err == nil { // which is answered after a refusal
+		err = conn.Write([]byte(`{"id":2,"method":"Browser.getVersion"}`))
+	}
 	if err != nil {
 		return err
 	}
-	address := call(c, s.Key)
-	defer notify(ctx, c, s.Key, args[1], address)()
-	got, err := answerOf(conn)
+	message, err := answerOf(conn)
+	if err == nil && string(jsonrpc.Get(message, "id")) == "2" {
+		defer notify(ctx, c, s.Key, args[1], call(c, s.Key))()
+		message, err = answerOf(conn)
+	}
+	got, err := outcomeOf(message, err)
 	switch interrupted := (*lifetime.Interrupted)(nil); {
 	case errors.As(context.Cause(ctx), &interrupted):
 		return &exit.Error{Code: exit.Signalled + int(interrupted.Signal),
@@ -96,25 +102,29 @@ func Ask(c *cli.Context) error {
 	}
 }
 
-// answerOf waits for the answer to the first command of a connection.
-func answerOf(conn *websocket.Conn) (got outcome, err error) {
-	for {
+// answerOf waits for the next answer to a command on a connection.
+func answerOf(conn *websocket.Conn) (message []byte, err error) {
+	for jsonrpc.Get(message, "id") == nil {
 		m, err := conn.Next()
-		var b []byte
 		if err == nil {
-			b, err = m.Bytes()
+			message, err = m.Bytes()
 		}
-		if err != nil { // with its session
-			return outcome{Outcome: "failed", Note: "the browser or its program has ended"}, nil
+		if err != nil {
+			return nil, err
 		}
-		if jsonrpc.Get(b, "id") == nil {
-			continue
-		}
-		if text := jsonrpc.GetString(b, "error", "message"); text != "" {
-			return got, exit.Errorf(exit.Failed, "%s", text)
-		}
-		return got, json.Unmarshal(jsonrpc.Get(b, "result"), &got)
 	}
+	return message, nil
+}
+
+// outcomeOf returns what has become of an ask: message is its answer, and err the end of its connection.
+func outcomeOf(message []byte, err error) (got outcome, _ error) {
+	if err != nil { // with its session
+		return outcome{Outcome: "failed", Note: "the browser or its program has ended"}, nil
+	}
+	if text := jsonrpc.GetString(message, "error", "message"); text != "" {
+		return got, exit.Errorf(exit.Failed, "%s", text)
+	}
+	return got, json.Unmarshal(jsonrpc.Get(message, "result"), &got)
 }
 
 // call opens the page of a session for the person, or says where it is, and returns its address; "": it is not known.
