@@ -25,14 +25,19 @@ type host struct {
 // host starts a server and greets it. It is stopped at the end of the case, if not
 // before.
 func (b *bench) host(argv []string, env ...string) *host {
+	return b.hostOf(`{"roots":{}}`, argv, env...)
+}
+
+// hostOf starts a server for a host with these capabilities.
+func (b *bench) hostOf(capabilities string, argv []string, env ...string) *host {
 	c := command(argv[0], argv[1:]...)
 	c.Env = append(c.Env, append([]string{"HOME=" + dir, "XDG_CACHE_HOME=" + dir + "/cache"}, env...)...)
 	c.Dir, c.Stderr = dir, nil
 	h := &host{Cmd: c, in: must(c.StdinPipe()), out: bufio.NewReaderSize(must(c.StdoutPipe()), 1<<20)}
 	check(c.Start())
 	b.atEnd(h.stop)
-	h.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},`+
-		`"clientInfo":{"name":"bench","version":"1"}}`)
+	h.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+
+		`,"clientInfo":{"name":"bench","version":"1"}}`)
 	io.WriteString(h.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 	return h
 }
