@@ -354,6 +354,10 @@ func usePage(t *testing.T, x person) {
 	x.key("Enter", "Enter", 13, 0)
 	page.until("an option is chosen", `document.querySelector("#country").value === "Croatia"`)
 	saw("change country")
+	x.clickOn("#country", "left", 1)
+	x.until("the options are shown again", `document.querySelector("[role=option]:focus")`)
+	x.clickOn("#name", "left", 1)
+	x.until("a click elsewhere closes them", `!document.querySelector("[role=option]")`)
 
 	x.mouse("mouseMoved", 10, 10, nil)
 	for range 3 {

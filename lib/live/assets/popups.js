@@ -48,7 +48,7 @@ export function Choices({ options, left, top, choose }) {
     if (step) moveFocus(e, [...list.current.querySelectorAll('[role=option]:not([aria-disabled=true])')], step);
   };
   const leave = (e) => { if (!list.current.contains(e.relatedTarget)) choose(); };
-  return html`<div class="choices" ref=${list} style=${{ left, top }} onKeyDown=${move} onFocusOut=${leave}>
+  return html`<div class="choices" ref=${list} style=${{ left, top }} onKeyDown=${move} onfocusout=${leave}>
     ${options.length > 20 && html`<input type="search" aria-label="Filter" placeholder="Filter" onInput=${(e) => filter(e.target.value)} />`}
     <div role="listbox" aria-label="Options">
       ${all.slice(0, few).map((o, i) => html`
