@@ -194,6 +194,12 @@ func useMobile(_ *testing.T, x person, _ string) {
 	x.clickOn("#list", "left", 1)
 	x.choose("b")
 	x.agent.until("the option is chosen", `list.value === "b"`)
+	x.press("Outline")
+	x.until("the outline is there", `document.querySelector("[role=tree]")`)
+	x.key("Escape", "Escape", 27, 3)
+	x.until("the keys lead there from the picture", `document.activeElement.role === "treeitem"`)
+	x.enter("button")
+	x.agent.until("the button is pressed by the outline", "clicks === 2")
 }
 
 func useLarge(_ *testing.T, x person, _ string) {

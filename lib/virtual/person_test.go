@@ -28,8 +28,11 @@ func TestPersonSees(t *testing.T) {
 	if data := jsonrpc.GetString(frame, "params", "data"); len(data) < 100 {
 		t.Errorf("the frame has %d bytes", len(data))
 	}
+	if tree := p.must(at, "Accessibility.getFullAXTree", nil); !strings.Contains(string(tree), "RootWebArea") {
+		t.Errorf("the outline is %s", tree)
+	}
 	for _, method := range []string{"Input.dispatchMouseEvent", "Runtime.evaluate", "Page.navigate",
-		"Target.closeTarget",
+		"Target.closeTarget", "DOM.focus", "DOM.describeNode", "DOM.scrollIntoViewIfNeeded", "Accessibility.enable",
 		"Target.createTarget", "Page.bringToFront", "Network.enable", "Fetch.enable"} {
 		got := p.call(at, method, map[string]any{"targetId": page})
 		if !strings.Contains(string(got), `"error"`) {

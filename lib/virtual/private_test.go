@@ -27,7 +27,7 @@ func TestPrivateWithholds(t *testing.T) {
 	agent.begin(at, "Runtime.evaluate", map[string]any{"expression": "new Promise((done) => { window.finish = done })",
 		"awaitPromise": true})
 	anna := person(t, s, "anna")
-	mine := anna.attach(page)
+	mine, seen := anna.attach(page), other.attach(page)
 	anna.takePrivate("anna-anna-anna-anna")
 	anna.event("Btools.control", `"you":true,"private":true`)
 	if got := string(agent.next()); !strings.Contains(got, "in private; the answer is withheld") {
@@ -36,8 +36,10 @@ func TestPrivateWithholds(t *testing.T) {
 	agent.event("Btools.private", `"since"`)
 	anna.must(mine, "Runtime.evaluate", map[string]any{"expression": "finish('secret'); console.log('secret')"})
 	agent.must("", "Browser.getVersion", nil)
-	if got := string(other.call("", "Target.getTargets", nil)); !strings.Contains(got, "in private; nothing was done") {
-		t.Errorf("another person gets %s", got)
+	for method, at := range map[string]string{"Target.getTargets": "", "Accessibility.getFullAXTree": seen} {
+		if got := string(other.call(at, method, nil)); !strings.Contains(got, "in private; nothing was done") {
+			t.Errorf("another person gets by %s %s", method, got)
+		}
 	}
 	began := time.Now()
 	agent.begin(at, "Page.getLayoutMetrics", nil)

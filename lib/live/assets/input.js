@@ -102,6 +102,20 @@ export class Input {
   // scroll turns the wheel at the place of an event.
   scroll(e, deltaX, deltaY) { this.#mouse('mouseWheel', e, { deltaX, deltaY }); }
 
+  // clickAt clicks at a point of the page, and returns when the page has seen it.
+  clickAt(point) {
+    const { link, pages: { session } } = this.view, how = { ...point, button: 'left', clickCount: 1 };
+    const all = [{ ...point, type: 'mouseMoved' }, { ...how, type: 'mousePressed', buttons: 1 },
+      { ...how, type: 'mouseReleased' }];
+    return Promise.all(all.map((params) => link.call('Input.dispatchMouseEvent', params, session)));
+  }
+
+  // write puts a text in the place of what is selected.
+  write(text) {
+    if (text) this.#text(text);
+    else this.press('Delete', 46);
+  }
+
   async #press(e) {
     const button = buttons[e.button];
     this.#flush();
@@ -151,7 +165,7 @@ export class Input {
     if (e.ctrlKey && e.altKey && e.key === 'Escape') {
       e.preventDefault();
       this.letGo();
-      return document.querySelector('.bar .main').focus();
+      return (document.querySelector('[role=treeitem][tabindex="0"]') ?? document.querySelector('.bar .main')).focus();
     }
     const isText = isTyped(e), virtual = codeOf(e);
     if ((!isText && virtual === 86) || (e.shiftKey && e.key === 'Insert')) return; // its event has the text

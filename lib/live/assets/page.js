@@ -9,6 +9,16 @@ async function inWorld(link, session, frameId, expression, worldName) {
 
 const typing = 'btools typing'; // a world
 
+// isText is called on a node, and returns whether a text can be typed there.
+export const isText = `function () {
+  const e = this.closest ? this : this.parentElement;
+  return e.isContentEditable || (e.matches('textarea, input:is(:not([type]), [type=""], [type=text], [type=password],'
+    + '[type=email], [type=search], [type=tel], [type=url], [type=number])') && !e.disabled && !e.readOnly);
+}`;
+
+// framesOf returns the frames of a tree.
+const framesOf = ({ frame, childFrames = [] }) => [frame.id, ...childFrames.flatMap(framesOf)];
+
 // notesTyping notes the password fields that are typed into; clearTyped clears them.
 const notesTyping = `(() => {
   if (globalThis.clearTyped) return;
@@ -82,7 +92,11 @@ export class Frames {
   // options returns the list of the select at a point, if that opens one.
   async options(point) {
     const at = await this.at(point);
-    if (!at || !/^(SELECT|OPTION)$/.test(at.node.nodeName)) return undefined;
+    return at && /^(SELECT|OPTION)$/.test(at.node.nodeName) ? this.optionsOf(at) : undefined;
+  }
+
+  // optionsOf returns the list of an element, if it is a select that opens one.
+  optionsOf(at) {
     return this.run(at, `function () {
       if (this.nodeName !== 'SELECT' || this.multiple || this.size > 1 || this.disabled) return;
       return Array.from(this.options).filter((o) => getComputedStyle(o).display !== 'none').map((o) => ({
@@ -94,12 +108,43 @@ export class Frames {
   // isText reports whether a text can be typed at a point.
   async isText(point) {
     const at = await this.at(point);
-    return at && this.run(at, `function () {
-      const e = this.closest ? this : this.parentElement;
-      return e.isContentEditable || (e.matches('textarea, input:not([type=button], [type=submit], [type=reset],'
-        + '[type=image], [type=checkbox], [type=radio], [type=file], [type=range], [type=color], [type=hidden])')
-        && !e.disabled && !e.readOnly);
-    }`);
+    return at && this.run(at, isText);
+  }
+
+  // trees returns the accessibility trees of the frames of the page that is looked at, each with its CDP session and
+  // the iframe that it is in. Those of other sites are known only with control.
+  async trees() {
+    const { pages: { session: main } } = this, sessions = [main, ...this.#sessions.values()];
+    const all = await Promise.allSettled(sessions.map(async (session) => {
+      const { frameTree } = await this.link.call('Page.getFrameTree', {}, session);
+      return Promise.all(framesOf(frameTree).map(async (frameId) => {
+        const isMain = frameId === frameTree.frame.id && session === main;
+        const owner = isMain ? undefined : await this.#ownerOf(frameId);
+        const { nodes } = await this.link.call('Accessibility.getFullAXTree', { frameId }, session);
+        return { session, nodes, owner: owner && `${owner.session} ${owner.backendNodeId}` };
+      }));
+    }));
+    if (all[0].reason) throw all[0].reason;
+    return all.flatMap((s) => s.value ?? []);
+  }
+
+  // ownerOf returns the iframe that a frame is in.
+  #ownerOf(frameId) {
+    return Promise.any([this.pages.session, ...this.#sessions.values()].map(async (session) => ({
+      session, ...await this.link.call('DOM.getFrameOwner', { frameId }, session) })));
+  }
+
+  // placeOf returns the middle of a node as a point of the page that is looked at.
+  async placeOf({ session, backendNodeId }) {
+    const { quads } = await this.link.call('DOM.getContentQuads', { backendNodeId }, session);
+    const [left, top, , , right, bottom] = quads[0], at = { x: (left + right) / 2, y: (top + bottom) / 2 };
+    for (let [s, owner] = [session]; s !== this.pages.session; s = owner.session) {
+      const [frame] = [...this.#sessions].find(([, of]) => of === s);
+      owner = await this.#ownerOf(frame);
+      const { model } = await this.link.call('DOM.getBoxModel', { backendNodeId: owner.backendNodeId }, owner.session);
+      [at.x, at.y] = [at.x + model.content[0], at.y + model.content[1]];
+    }
+    return at;
   }
 
   // isLink reports whether a link is at a point.
@@ -118,7 +163,6 @@ export class Frames {
 
   // clearTyped clears the password fields that were typed into, and takes the focus away.
   async clearTyped() {
-    const framesOf = ({ frame, childFrames = [] }) => [frame.id, ...childFrames.flatMap(framesOf)];
     await Promise.allSettled([...this.#noted].map(async (session) => {
       const { frameTree } = await this.link.call('Page.getFrameTree', {}, session);
       await Promise.allSettled(framesOf(frameTree).map((frame) => inWorld(this.link, session, frame,

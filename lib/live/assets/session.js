@@ -3,6 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor/htm
 import { Ask } from './ask.js';
 import { Link, Pages, keepConnected, wait } from './cdp.js';
 import { Input } from './input.js';
+import { Outline, Panel } from './outline.js';
 import { Frames } from './page.js';
 import { Picture } from './picture.js';
 import { Choices, Dialog } from './popups.js';
@@ -29,6 +30,8 @@ class View {
   told = ''; // for the live region
   canvas = {}; // current: the element
   zoom = new Zoom(this);
+  outline = new Outline(this);
+  hasOutline = false;
 
   constructor(key, changed) { Object.assign(this, { key, changed, stored: `control ${key}` }); }
 
@@ -186,9 +189,10 @@ class View {
   choose(place) {
     if (!this.choices) return;
     const { input } = this, texts = this.choices.options.filter((o) => !o.off).map((o) => o.text.toLowerCase());
-    const text = texts[place];
+    const text = texts[place], { from = document.querySelector('.hand textarea') } = this.choices;
     this.set({ choices: undefined });
-    document.querySelector('.hand textarea')?.focus({ preventScroll: true });
+    if (this.hasOutline) this.outline.read(2);
+    from?.focus({ preventScroll: true });
     if (text === undefined) return input.press('Escape', 27);
     if (place > 50 && !/^(.)\1*$/u.test(text) && texts.filter((t) => t.startsWith(text)).length === 1) {
       for (const c of text) input.press(c);
@@ -212,10 +216,12 @@ export function Session({ sessionKey, about }) {
   const inPrivate = html`<button class=${v.ask?.private ? 'main' : ''} onClick=${() => v.take({ private: true })}
     title="The agent and other persons see nothing of the pages until you give back.">Take over in private</button>`;
   const { lock, why, control } = v.link?.about ?? {};
+  const choices = v.choices && html`<${Choices} ...${v.choices} choose=${(place) => v.choose(place)} />`;
   return html`
     <header class="bar">
       <a href="#" class="back" aria-label="All sessions">←</a>
       <h1>${shown(sessionKey)}</h1>
+      <button aria-pressed=${String(v.hasOutline)} onClick=${() => v.set({ hasOutline: !v.hasOutline })}>Outline</button>
       <span class="state ${isOpen && by ? 'held' : ''}">${!isOpen ? (v.error ? 'not connected' : 'connecting')
         : by ? `${you ? 'you have' : `${shown(by)} has`} control${isPrivate ? ' in private' : ''} since ${clock(since)}`
         : about?.program}</span>
@@ -240,13 +246,15 @@ export function Session({ sessionKey, about }) {
     ${isOpen && v.ask && html`<${Ask} v=${v} key=${v.ask.since} />`}
     ${isOpen && html`<${Tabs} v=${v} you=${you} />`}
     <div class="view">
-      <${Stage} v=${v} you=${you} asleep=${about?.hibernated} />
+      <${Stage} v=${v} you=${you} asleep=${about?.hibernated} choices=${choices} />
+      <div class="side">
+      ${v.hasOutline && html`<${Panel} v=${v} choices=${v.choices?.from && choices} />`}
       <aside aria-label="What the agent does"><h2>Agent</h2>
         ${v.log.length === 0 && html`<p class="note">Nothing since this page is open.</p>`}
         <ol>${v.log.map((l, i) => html`<li key=${l}>
           ${l.page !== v.log[i - 1]?.page && html`<span class="at">${l.page}</span>`}
           <time>${clock(l.at)}</time> ${shown(l.verb)} <span class="times">${l.times > 1 && `× ${l.times}`}</span></li>`)}</ol>
-      </aside>
+      </aside></div>
     </div></main>
     <p class="live" role="status">${v.told}</p>`;
 }
@@ -284,7 +292,7 @@ function Tabs({ v, you }) {
 }
 
 // Stage shows the picture with what lies above it, and has a person's input sent.
-function Stage({ v, you, asleep }) {
+function Stage({ v, you, asleep, choices }) {
   const field = useRef(), surface = useRef();
   useEffect(() => {
     v.zoom.handle(surface.current);
@@ -298,7 +306,7 @@ function Stage({ v, you, asleep }) {
   useLayoutEffect(() => { // before the picture is shown: the first press counts
     if (!you) return;
     v.input.handle(field.current);
-    field.current.focus({ preventScroll: true });
+    if (!v.hasOutline) field.current.focus({ preventScroll: true });
   }, [you, v.input]);
   const page = v.pages?.now;
   return html`<div class="stage ${you ? 'held' : ''}">
@@ -310,8 +318,8 @@ function Stage({ v, you, asleep }) {
       </div></div>
       ${you && html`<div class="hand" key=${v.link}>
         <textarea ref=${field} inputmode=${isTouched ? 'none' : 'text'} autocapitalize="off" autocomplete="off"
-          spellcheck=${false} aria-label="Keys for the page. Control, Alt and Escape leave it." /></div>`}
-      ${v.choices && html`<${Choices} ...${v.choices} choose=${(place) => v.choose(place)} />`}
+          spellcheck=${false} tabindex=${v.hasOutline ? -1 : 0} aria-label="Keys for the page. Control, Alt and Escape leave it." /></div>`}
+      ${!v.choices?.from && choices}
       ${page?.crashed && html`<div class="dialog"><h2>This page crashed</h2>
         ${you ? html`<button class="main" onClick=${() => v.act('Page.reload', {})}>Reload</button>`
           : html`<p class="note">Take over to reload it.</p>`}</div>`}

@@ -10,6 +10,9 @@ var views = map[string]bool{
 	"Page.enable": true, "Page.disable": true, "Page.getFrameTree": true, "Page.getLayoutMetrics": true,
 	"Page.getNavigationHistory": true, "Page.captureScreenshot": true, "Page.startScreencast": true,
 	"Page.stopScreencast": true, "Page.screencastFrameAck": true,
+
+	// The page in words, for persons who do not see the picture, and which of them are in which frame.
+	"Accessibility.getFullAXTree": true, "DOM.getFrameOwner": true,
 }
 
 // Views reports whether a person who looks at a session may send a method.
