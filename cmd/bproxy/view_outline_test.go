@@ -34,10 +34,11 @@ const outlined = `<!doctype html><title>Shop</title>
 
 // outlinedFrames are the pages in its frames, and the next one.
 var outlinedFrames = map[string]string{
-	"/same": `<button onclick="top.log.push('click in same')">in same</button>`,
+	"/same": `<button onclick="document.title = 'pressed'; top.log?.push('click in same')">in same</button>
+		<input aria-label="Search">`,
 	"/framed": `<body style="height: 2000px"><p style="margin-top: 900px"><button onclick="top.postMessage('click in ' +
 		event.isTrusted, '*')">in framed</button><input aria-label="Word" oninput="top.postMessage(value, '*')">`,
-	"/other": `<title>Terms</title><h1>The terms</h1><input aria-label="Search">`,
+	"/other": `<title>Terms</title><h1>The terms</h1>`,
 }
 
 // row is the item of the outline that begins with a text.
@@ -130,6 +131,7 @@ func TestViewOutline(t *testing.T) {
 	x.until("the person has control", hasControl)
 	checkAccessible(t, x.tab)
 	useOutline(t, x)
+	answerByKeys(t, w, x, site.URL)
 	x.screen(360, 640)
 	x.until("it is narrow", "innerWidth === 360")
 	checkPhone(t, x.tab, "the outline")
@@ -139,6 +141,37 @@ func TestViewOutline(t *testing.T) {
 	if got := x.eval("JSON.stringify(violations)"); got != "[]" {
 		t.Errorf("the page breaks its own policy: %v", got)
 	}
+}
+
+// answerByKeys goes to another page, and back by an answer to what is asked, without a mouse.
+func answerByKeys(t *testing.T, w *cmdtest.World, x person, url string) {
+	a := ask(w, "shop", "--until", "text=never", "Read the terms")
+	x.until("the ask is told", `document.querySelector(".live").textContent === "You are asked: Read the terms"`)
+	checkAccessible(t, x.tab)
+	x.tabTo("[name=address]")
+	x.key("a", "KeyA", 65, 2)
+	x.call("Input.insertText", map[string]any{"text": url + "/same"}, nil)
+	x.key("Enter", "Enter", 13, 0)
+	x.until("the page is there", row("in same")+"?.ariaLevel === '1'")
+	x.tabTo(".ask input")
+	x.call("Input.insertText", map[string]any{"text": "read"}, nil)
+	x.tabTo(".ask button.main")
+	x.key("Enter", "Enter", 13, 0)
+	a.exits(0, `"note":"read"`)
+	x.until("the agent goes on", `document.querySelector(".live").textContent === "The agent goes on."`)
+	x.tabTo("[aria-label='All sessions']")
+	x.key("Enter", "Enter", 13, 0)
+	x.until("the grid is there", `document.querySelector(".tile canvas")?.width > 100`)
+	checkAccessible(t, x.tab)
+	x.tabTo(".tile")
+	x.key("Enter", "Enter", 13, 0)
+	x.until("the session is there", `document.querySelector(".surface canvas")?.width > 100`)
+	x.take()
+	x.press("Outline")
+	x.eval(`document.querySelector(".back").focus()`)
+	x.enter("in same")
+	x.agent.until("its button is pressed", "document.title === 'pressed'")
+	x.eval(`document.querySelector(".back").focus()`)
 }
 
 // useOutline uses each kind of item.

@@ -100,7 +100,7 @@ export class Outline {
       closed = isParent && isClosed ? item.level : Infinity;
       rows.push({ item, place, isOpen: isParent ? !isClosed : undefined });
     }
-    const current = rows.findLast((r) => r.place <= this.#current); // it may be in one that is closed
+    const current = rows.slice(0, most).findLast((r) => r.place <= this.#current); // it may be in one that is closed
     if (current) current.isCurrent = true;
     return rows;
   }
