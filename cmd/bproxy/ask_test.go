@@ -44,7 +44,13 @@ func ask(w *cmdtest.World, args ...string) *asking {
 // exits waits until it has ended.
 func (a *asking) exits(code int, out string) {
 	a.t.Helper()
-	if got := <-a.ended; got != code || !strings.Contains(a.out.String()+a.errs.String(), out) {
+	var got int
+	select {
+	case got = <-a.ended:
+	case <-time.After(cmdtest.Patience):
+		a.t.Fatalf("it does not exit, and says %s%s", a.out.String(), a.errs.String())
+	}
+	if got != code || !strings.Contains(a.out.String()+a.errs.String(), out) {
 		a.t.Errorf("it exits with %d and says %s%s, not %d and %s", got, a.out.String(), a.errs.String(), code, out)
 	}
 }
@@ -134,6 +140,7 @@ func TestAskInPrivate(t *testing.T) {
 			input { position: fixed; width: 50%; height: 100%; top: 0 }</style>
 			<input id="pass" type="password" style="left: 0"><input id="user" style="left: 50%"><script>
 			let most = 0;
+			user.ondblclick = () => alert("wait");
 			pass.oninput = () => {
 				most = Math.max(most, pass.value.length);
 				console.log(pass.value);
@@ -177,6 +184,12 @@ func TestAskInPrivate(t *testing.T) {
 	}
 	x.until("passwords are cleared", `[...document.querySelectorAll(".box")].find((b) => b.textContent.includes(
 		"clear typed passwords")).querySelector("input").checked`)
+	x.click(box(0.75), y, "left", 2)
+	x.until("the page has a dialog", `document.querySelector(".dialog")`)
+	x.press("Done, give back")
+	x.until("nothing is given back with the password", `document.querySelector(".error")?.textContent.includes(
+		"passwords are not cleared") && `+isPrivate)
+	x.press("OK")
 	x.press("Done, give back")
 	began := time.Now()
 	a.exits(0, `"outcome":"done"`)

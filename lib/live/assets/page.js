@@ -161,7 +161,7 @@ export class Frames {
   // holds reports whether an expression is true in the document that is looked at.
   holds(expression) { return inWorld(this.link, this.pages.session, this.pages.current, expression); }
 
-  // clearTyped clears the password fields that were typed into, and takes the focus away.
+  // clearTyped clears the password fields that were typed into, takes the focus away, and returns true.
   async clearTyped() {
     await Promise.allSettled([...this.#noted].map(async (session) => {
       const { frameTree } = await this.link.call('Page.getFrameTree', {}, session);
@@ -169,6 +169,7 @@ export class Frames {
         'globalThis.clearTyped?.()', typing)));
     }));
     this.#noted.clear();
+    return true;
   }
 
   // selection returns the text that is selected in the page, but not that of a password.

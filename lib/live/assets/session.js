@@ -143,7 +143,10 @@ class View {
   // give gives control back, and with it the answer to an ask, or declines that.
   async give(answer = {}) {
     this.input.letGo();
-    if (this.control.private && this.clears) await Promise.race([this.frames.clearTyped(), wait(1000)]);
+    if (this.control.private && this.clears && !await Promise.race([this.frames.clearTyped(), wait(3000)])) {
+      this.set({ error: 'The page does not answer. Typed passwords are not cleared, and nothing is given back.' });
+      return;
+    }
     this.act('Btools.give', { ...answer, targetId: this.pages.current }, '');
   }
 
