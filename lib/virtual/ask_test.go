@@ -37,6 +37,15 @@ func TestAsk(t *testing.T) {
 	if !strings.Contains(got, "one ask at a time") {
 		t.Errorf("a second ask: %s", got)
 	}
+	watcher := personAs(t, s, Person{Who: "watcher", View: true})
+	for _, p := range []*peer{other, watcher} { // neither the agent itself, nor who may look only
+		for method, params := range map[string]any{"Btools.give": map[string]any{"outcome": "declined"},
+			"Btools.take": map[string]any{"holder": "anna-anna-anna-anna"}} {
+			if got := string(p.call("", method, params)); !strings.Contains(got, `"error"`) {
+				t.Errorf("%s is answered with %s", method, got)
+			}
+		}
+	}
 	anna.take("anna-anna-anna-anna")
 	anna.must("", "Btools.give", map[string]any{"note": "as Anna", "targetId": page})
 	if got := <-answer; !strings.Contains(got, `"result":{"outcome":"done","note":"as Anna","url":"about:blank"}`) {

@@ -85,11 +85,17 @@ func until(t *testing.T, what string, ok func() bool) {
 // person attaches to a session as somebody who looks at it.
 func person(t *testing.T, s *Session, who string) *peer {
 	t.Helper()
+	return personAs(t, s, Person{Who: who})
+}
+
+// personAs has a person look at a session in a way.
+func personAs(t *testing.T, s *Session, p Person) *peer {
+	t.Helper()
 	server, client := websocket.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.clients.attach(t.Context(), server, Person{Who: who})
+		s.clients.attach(t.Context(), server, p)
 	}()
 	t.Cleanup(func() {
 		client.Close(websocket.Normal, "")
