@@ -265,3 +265,33 @@ func TestAskSleeps(t *testing.T) {
 		t.Errorf("the page is %v", got)
 	}
 }
+
+// A person is asked in a lease, which is not hibernated before they answer, and fails with a restart of its browser.
+func TestAskInALease(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	pool := w.Shared("_A_INSTANCES=1", "_A_HIBERNATE=1s")
+	lease := pool.Lease()
+	cmdtest.AskOnce(t, lease.Instance.WSURL, "Target.getTargets", "{}")
+	address := strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out)
+	hibernated := func() bool { return strings.Contains(w.Run("bpool", "status").Out, `"hibernated":true`) }
+	a := ask(w, "A-0", "Log in")
+	isAsked := func() bool { return strings.Contains(w.Run("bpool", "status").Out, `"ask":{"instructions":"Log in"`) }
+	cmdtest.Until(t, "it is asked", isAsked)
+	for begun := time.Now(); time.Since(begun) < 2500*time.Millisecond; time.Sleep(200 * time.Millisecond) {
+		if hibernated() {
+			t.Fatal("it is hibernated while a person is asked")
+		}
+	}
+	x, _ := openView(w, address, "/session/A-0", "")
+	x.ask("Btools.give", map[string]any{"outcome": "declined"})
+	a.exits(1, "declined")
+	cmdtest.Until(t, "it is hibernated afterwards", hibernated)
+	cmdtest.AskOnce(t, lease.Instance.WSURL, "Target.getTargets", "{}")
+	a = ask(w, "A-0", "Log in")
+	cmdtest.Until(t, "it is asked", isAsked)
+	w.Run("bpool", "restart", "A").Exits(t, 0, "")
+	a.exits(1, "has ended")
+	pool.Stop()
+}
