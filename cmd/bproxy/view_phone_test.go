@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"btools/lib/cmdtest"
@@ -175,5 +176,29 @@ func usePhone(t *testing.T, x person) {
 	page.until("the page is scrolled by two fingers", "scrollY > 100")
 	if got := page.eval(`log.filter((l) => /^(click|contextmenu) ./.test(l)).join()`); got != "click name,click buy" {
 		t.Errorf("two fingers click: %v", got)
+	}
+}
+
+// Who wants less motion sees one picture of a tile a second, however much its page moves.
+func TestViewCalm(t *testing.T) {
+	t.Parallel()
+	w := cmdtest.New(t)
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	viewer, _ := chrometest.StartShellOnPort(t)
+	p := w.Proxy("share")
+	openSession(t, p, "clock", "data:text/html,<p id=n><script>setInterval(() => n.append('tick '), 100)</script>")
+	x := openTab(t, viewer, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 1280)
+	x.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]any{
+		{"name": "prefers-reduced-motion", "value": "reduce"}}}, nil)
+	x.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `window.drawn = [];
+		const draw = CanvasRenderingContext2D.prototype.drawImage;
+		CanvasRenderingContext2D.prototype.drawImage = function (...all) {
+			drawn.push(performance.now());
+			return draw.apply(this, all);
+		}`}, nil)
+	x.call("Page.reload", nil, nil)
+	x.until("there are pictures", "window.drawn?.length >= 4")
+	if got := x.eval(`drawn.slice(1).map((t, i) => Math.round(t - drawn[i])).filter((gap) => gap < 900).join()`); got != "" {
+		t.Errorf("from one picture to the next are ms: %v", got)
 	}
 }

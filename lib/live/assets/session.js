@@ -252,7 +252,7 @@ export function Session({ sessionKey, about }) {
       <${Stage} v=${v} you=${you} asleep=${about?.hibernated} choices=${choices} />
       <div class="side">
       ${v.hasOutline && html`<${Panel} v=${v} choices=${v.choices?.from && choices} />`}
-      <aside aria-label="What the agent does"><h2>Agent</h2>
+      <aside aria-label="What the agent does" tabindex="0"><h2>Agent</h2>
         ${v.log.length === 0 && html`<p class="note">Nothing since this page is open.</p>`}
         <ol>${v.log.map((l, i) => html`<li key=${l}>
           ${l.page !== v.log[i - 1]?.page && html`<span class="at">${l.page}</span>`}
