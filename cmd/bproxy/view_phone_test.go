@@ -22,7 +22,8 @@ const unfit = `(() => {
 	return [wide > 360 && "the page is " + wide + " wide",
 		...all.map((e) => [e, e.getBoundingClientRect()])
 			.filter(([, b]) => b.width < 44 || b.height < 44 || b.left < 0 || b.right > 360)
-			.map(([e, b]) => e.outerHTML.slice(0, 80) + " " + [b.width, b.height, b.left])].filter(Boolean).join("\n") })()`
+			.map(([e, b]) => e.outerHTML.slice(0, 80) + " " + [b.width, b.height, b.left])]
+		.filter(Boolean).join("\n") })()`
 
 // checkPhone asserts that all fits on a telephone, and is accessible.
 func checkPhone(t *testing.T, p *tab, what string) {
@@ -36,8 +37,8 @@ func checkPhone(t *testing.T, p *tab, what string) {
 // screen makes the window of a telephone of a tab's.
 func (p *tab) screen(width, height int) {
 	p.t.Helper()
-	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 2,
-		"mobile": true}, nil)
+	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height,
+		"deviceScaleFactor": 2, "mobile": true}, nil)
 	p.call("Emulation.setTouchEmulationEnabled", map[string]any{"enabled": true, "maxTouchPoints": 2}, nil)
 }
 
@@ -198,7 +199,8 @@ func TestViewCalm(t *testing.T) {
 		}`}, nil)
 	x.call("Page.reload", nil, nil)
 	x.until("there are pictures", "window.drawn?.length >= 4")
-	if got := x.eval(`drawn.slice(1).map((t, i) => Math.round(t - drawn[i])).filter((gap) => gap < 900).join()`); got != "" {
+	got := x.eval(`drawn.slice(1).map((t, i) => Math.round(t - drawn[i])).filter((gap) => gap < 900).join()`)
+	if got != "" {
 		t.Errorf("from one picture to the next are ms: %v", got)
 	}
 }
