@@ -40,7 +40,8 @@ func TestAskPhishes(t *testing.T) {
 	grid.until("the grid has the address above the words", `(() => {
 		const [origin, words] = ["origin", "words"].map((c) => document.querySelector(".tile ." + c));
 		return origin?.textContent.startsWith("`+real+port+`") &&
-			words?.textContent.startsWith("bproxy ask says: See <a") && origin.getBoundingClientRect().bottom <= words.getBoundingClientRect().top })()`)
+			words?.textContent.startsWith("bproxy ask says: See <a") &&
+			origin.getBoundingClientRect().bottom <= words.getBoundingClientRect().top })()`)
 	x := openPerson(t, w, viewer, "shop", agent)
 	x.until("what is asked is shown", `document.querySelector(".ask .words")`)
 	if got := x.eval(`(() => {

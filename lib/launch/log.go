@@ -104,8 +104,8 @@ func (l *browserLog) keep(line []byte) {
 	l.tail.Write(append(line, '\n'))
 }
 
-// isOfPage reports whether a line is of a message of a page's console, which chrome-headless-shell prints: a person may be
-// private there, and it tells nothing of the browser.
+// isOfPage reports whether a line is of a message of a page's console, which chrome-headless-shell prints: a person may
+// be private there, and it tells nothing of the browser.
 func (l *browserLog) isOfPage(line []byte) bool {
 	if head := chromeHead.Find(line); head != nil {
 		l.console = bytes.Contains(head, []byte(":CONSOLE"))
