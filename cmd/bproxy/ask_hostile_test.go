@@ -34,9 +34,14 @@ func TestAskPhishes(t *testing.T) {
 	agent.until("the page is there", `document.querySelector("h1")`)
 	const real = "http://xn--pple-43d.localhost:"
 	w.Run("bproxy", "ask", "shop", strings.Repeat("x", 100_000), "--no-open").Exits(t, 1, "up to 2048 bytes")
+	grid := openTab(t, viewer, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 360)
+	grid.until("the session is there", `document.querySelector(".tile canvas")?.width > 16`)
+	grid.eval(`Object.defineProperty(document, "hidden", {value: true});
+		window.Notification = class { constructor(title, {body}) { window.noted = title + ". " + body } };
+		Notification.permission = "granted"`)
 	a := ask(w, "shop", "See <a href='https://bank.example'>https://bank.example</a> \u202egpj\u2066\u200b"+
 		strings.Repeat("\n", 1500)+"bank.example")
-	grid := openTab(t, viewer, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 360)
+	grid.until("it is notified", `window.noted === "shop needs you. A person is asked for in this session."`)
 	grid.until("the grid has the address above the words", `(() => {
 		const [origin, words] = ["origin", "words"].map((c) => document.querySelector(".tile ." + c));
 		return origin?.textContent.startsWith("`+real+port+`") &&

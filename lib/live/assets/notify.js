@@ -1,4 +1,6 @@
 // notify.js: a notification of each new ask, if the person allows it.
+import { shown } from './text.js';
+
 const told = new Set(); // asks, by session and time
 
 // mayAsk reports whether the person can still be asked to allow notifications.
@@ -11,7 +13,7 @@ export function notify(sessions) {
     if (told.has(id)) continue;
     told.add(id);
     if (document.hidden && 'Notification' in window && Notification.permission === 'granted') {
-      const note = new Notification(`${name} needs you`, { tag: id, body: 'A person is asked for in this session.' });
+      const note = new Notification(`${shown(name)} needs you`, { tag: id, body: 'A person is asked for in this session.' });
       note.onclick = () => {
         window.focus();
         location.hash = `#/${encodeURIComponent(key)}`;
