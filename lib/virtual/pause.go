@@ -183,7 +183,7 @@ func (t *target) giveLocked(i int, k *Client, a *attachment, at string) bool {
 	if !h.from.conn.Give(h.id, k.up) {
 		return false
 	}
-	h.to, a.from = k, h.from
+	h.to, a.from, a.context = k, h.from, t.context
 	k.sessions.attached[h.id] = a
 	if a.root != nil {
 		a.root.byAuto[t.id] = h.id

@@ -344,13 +344,26 @@ func TestEndsAreToldBeforeTheAnswer(t *testing.T) {
 	defer server.Close()
 	p := connect(t, newSession(t, sharedChrome(t), Options{}), "")
 	p.must("", "Target.setDiscoverTargets", map[string]any{"discover": true})
-	for range 3 {
+	for n := range 6 {
+		if n == 3 { // from now on new pages wait for the client
+			p.must("", "Target.setAutoAttach", map[string]any{"autoAttach": true, "waitForDebuggerOnStart": true,
+				"flatten": true})
+		}
 		disposed := p.must("", "Target.createBrowserContext", nil)
 		var pages, sessions []string
 		for range 2 {
 			in := jsonrpc.Set(disposed, "url", quote(server.URL))
-			page := jsonrpc.GetString(p.must("", "Target.createTarget", in), "targetId")
-			session := p.attach(page)
+			var page, session string
+			if n < 3 {
+				page = jsonrpc.GetString(p.must("", "Target.createTarget", in), "targetId")
+				session = p.attach(page)
+			} else {
+				p.begin("", "Target.createTarget", in)
+				opened := p.event("Target.attachedToTarget", jsonrpc.GetString(disposed, "browserContextId"))
+				page = jsonrpc.GetString(opened, "params", "targetInfo", "targetId")
+				session = jsonrpc.GetString(opened, "params", "sessionId")
+				p.must(session, "Runtime.runIfWaitingForDebugger", nil)
+			}
 			p.must(session, "Page.enable", nil)
 			p.must(session, "Page.navigate", map[string]any{"url": server.URL + "/page"})
 			pages, sessions = append(pages, page), append(sessions, session)
