@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,9 @@ type asset struct {
 var kinds = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".js": "text/javascript; charset=utf-8"}
 
+// comment is a line that is for readers of the source: a tenth of the page.
+var comment = regexp.MustCompile(`(?m)^\s*// .*\n`)
+
 // assets returns the files of the page by their paths.
 var assets = sync.OnceValue(func() map[string]*asset {
 	all := map[string]*asset{}
@@ -39,6 +43,9 @@ var assets = sync.OnceValue(func() map[string]*asset {
 		b, err := embedded.ReadFile(name)
 		if err != nil {
 			return err
+		}
+		if path.Ext(name) == ".js" && path.Dir(name) == "assets" { // not what others wrote
+			b = comment.ReplaceAll(b, nil)
 		}
 		var zipped bytes.Buffer
 		z, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
