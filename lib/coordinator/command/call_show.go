@@ -23,6 +23,7 @@ import (
 	"btools/lib/exit"
 	"btools/lib/results"
 	"btools/lib/terminal"
+	"btools/lib/terminal/picture"
 )
 
 // result is what a tool returns.
@@ -331,27 +332,11 @@ func drawing(c *cli.Context) func(io.Writer, []byte) error {
 	if !kitty || !terminal.Is(c.Stdout) {
 		return nil
 	}
-	return drawKitty
-}
-
-// drawKitty shows a PNG on a terminal with the graphics protocol of kitty.
-func drawKitty(w io.Writer, png []byte) error {
-	const most = 4096 // bytes of Base64 in one piece
-	data := base64.StdEncoding.EncodeToString(png)
-	for first := true; first || data != ""; first = false {
-		piece := data[:min(most, len(data))]
-		data = data[len(piece):]
-		head, more := "", 0
-		if first {
-			head = "a=T,f=100,"
-		}
-		if data != "" {
-			more = 1
-		}
-		if _, err := fmt.Fprintf(w, "\x1b_G%sm=%d;%s\x1b\\", head, more, piece); err != nil {
+	return func(w io.Writer, png []byte) error {
+		if err := picture.Draw(w, png); err != nil {
 			return err
 		}
+		_, err := fmt.Fprintln(w)
+		return err
 	}
-	_, err := fmt.Fprintln(w)
-	return err
 }
