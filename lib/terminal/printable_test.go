@@ -1,6 +1,9 @@
 package terminal
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
@@ -34,5 +37,24 @@ func TestEscapeJSON(t *testing.T) {
 	const given, want = "{\"a\":\"x\u009b7m\u202e é\u007f\"}\n", `{"a":"x\u009b7m\u202e é\u007f"}` + "\n"
 	if got := string(EscapeJSON([]byte(given))); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		in    string
+		width int
+		want  string
+	}{
+		{"plain", 10, "plain"}, {"plain", 3, "pla"}, {" two\n words ", 20, "two words"}, {"日本語", 5, "日本"},
+		{"\x1b[2J", 20, `\x1b[2J`}, {"a\u202eb", 20, `a\u202eb`}, {"e\u0301e", 1, "e\u0301"},
+		{"x", 0, ""}, {"x", -1, ""}, {"a–b", 3, "a–b"},
+	} {
+		if got := Cut(c.in, c.width); got != c.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", c.in, c.width, got, c.want)
+		}
+	}
+	if got := Cut("a"+strings.Repeat("\u0301", 1<<20), 10); len(got) > 10*maxBytes+10 {
+		t.Errorf("%d bytes in 10 columns", len(got))
 	}
 }

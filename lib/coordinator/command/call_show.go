@@ -333,7 +333,7 @@ func drawing(c *cli.Context) func(io.Writer, []byte) error {
 		return nil
 	}
 	return func(w io.Writer, png []byte) error {
-		if err := picture.Draw(w, png); err != nil {
+		if err := picture.Draw(w, png, ""); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintln(w)
