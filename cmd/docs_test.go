@@ -30,7 +30,7 @@ func TestDocumentsNameTheFlags(t *testing.T) {
 		"bfind": nil, "bport": nil, "blaunch": {"list", "stop", "gc"},
 		"bproxy": {"share", "hub",
 			"list", "session", "status", "launch", "stop", "restart", "har", "cast", "downloads", "watch",
-			"state", "extension", "join", "view", "ask"},
+			"state", "extension", "join", "view", "top", "ask"},
 		"bpool": {"serve", "check", "status", "lease", "renew", "release", "restart", "drain", "scale", "reload",
 			"watch", "state", "downloads"},
 		"bmcp": {"config", "auth", "call", "sessions", "end", "skill"},

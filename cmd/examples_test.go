@@ -119,6 +119,7 @@ var shownCommands = []struct{ how, line string }{
 	{parsed, "bmcp --mcp @playwright/mcp --mcp chrome-devtools-mcp"},
 	{parsed, "bproxy cast agent-7 film.webm"}, // TestVideo
 	{parsed, "bproxy view"},                   // TestView
+	{parsed, "bproxy top"},                    // TestTop
 	{parsed, `port=$(bport -f port) && python3 -m http.server "$port"`},
 	{parsed, "bport --wait http://localhost:3000 --wait-timeout 2m && npm test"}, // TestWaitFor
 }

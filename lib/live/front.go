@@ -174,8 +174,8 @@ func (f *Front) accept(w *front.Response, r *http.Request, serve func(context.Co
 	return nil
 }
 
-// userName returns the name of the user of this service, or "a person".
-var userName = sync.OnceValue(func() string {
+// UserName returns the name of this user, or "a person".
+var UserName = sync.OnceValue(func() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
 	}
@@ -204,7 +204,7 @@ func (p *person) read() bool {
 	p.Who = terminal.Printable(strings.Join(strings.Fields(p.Who), " "))
 	p.Who = strings.ToValidUTF8(p.Who[:min(len(p.Who), maxWho)], "")
 	if p.Who == "" {
-		p.Who = userName()
+		p.Who = UserName()
 	}
 	return late.Stop()
 }

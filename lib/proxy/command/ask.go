@@ -16,7 +16,6 @@ import (
 	"btools/lib/flags"
 	"btools/lib/jsonrpc"
 	"btools/lib/lifetime"
-	"btools/lib/live"
 	"btools/lib/live/sources"
 	"btools/lib/record"
 	"btools/lib/virtual/takeover"
@@ -129,19 +128,14 @@ func outcomeOf(message []byte, err error) (got outcome, _ error) {
 
 // call opens the page of a session for the person, or says where it is, and returns its address; "": it is not known.
 func call(c *cli.Context, key string) (address string) {
-	address, err := viewAddress(c, live.OpenRequest{Session: key, Release: cli.Release(), Browse: true})
-	if err != nil {
+	address, isOpen, err := openPage(c, key)
+	switch {
+	case err != nil:
 		c.Log.Warn("there is no page on which to answer: " + err.Error())
-		return ""
-	}
-	if opener := openerOf(c); opener != nil && !c.Bool("no-open") {
-		if err = openBy(opener, address); err == nil {
-			return address
-		}
-	}
-	if strings.HasPrefix(address, "http") {
+	case isOpen:
+	case strings.HasPrefix(address, "http"):
 		c.Log.Info("a person is asked at " + address + "; elsewhere bproxy view --control " + key + " leads there")
-	} else { // a file that leads there, once
+	default: // a file that leads there, once
 		c.Log.Info("a person is asked: bproxy view --control " + key + " leads there")
 	}
 	return address

@@ -64,6 +64,15 @@ func viewAddress(c *cli.Context, r live.OpenRequest) (string, error) {
 	return live.Address(context.Background(), c.State(), "", c.Environ(), level, r)
 }
 
+// openPage opens the page of a session in the browser of this user, if it can, and returns its address.
+func openPage(c *cli.Context, key string) (address string, isOpen bool, err error) {
+	address, err = viewAddress(c, live.OpenRequest{Session: key, Release: cli.Release(), Browse: true})
+	if opener := openerOf(c); opener != nil && !c.Bool("no-open") && err == nil {
+		isOpen = openBy(opener, address) == nil
+	}
+	return address, isOpen, err
+}
+
 // stopView ends the service, if one runs.
 func stopView(c *cli.Context) error {
 	_, err := live.Stop.Ask(context.Background(), control.Path(c.State().SocketPath(live.Socket)), struct{}{})
