@@ -65,6 +65,7 @@ var cases = []Case{
 	{"ask many", "50 asks at once", manyAsks},
 	{"ask secrets", "secrets typed in private", typedSecrets},
 	{"ask app", "the MCP App of browser_view", viewApp},
+	{"view top", "bproxy top with 50 sessions", tops},
 	{"session", "a 1 GiB download", bigDownload},
 	{"session", "a lease with a saved login", leaseWithState},
 	{"session proxied", "page load through a proxy with a password", proxied},
