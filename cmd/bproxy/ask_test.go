@@ -136,10 +136,19 @@ func TestAskInPrivate(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
+		if r.URL.Path == "/frame" {
+			w.Write([]byte(`<input type="password" autofocus style="position: fixed; inset: 0" oninput="top.postMessage(
+				value, '*')">`))
+			return
+		}
+		_, port, _ := strings.Cut(r.Host, ":")
 		w.Write([]byte(`<!doctype html><title>Shop</title><style>
-			input { position: fixed; width: 50%; height: 100%; top: 0 }</style>
-			<input id="pass" type="password" style="left: 0"><input id="user" style="left: 50%"><script>
-			let most = 0;
+			input, iframe { position: fixed; width: 50%; height: 50%; top: 0; border: 0 } iframe { top: 50% }</style>
+			<input id="pass" type="password" style="left: 0"><input id="user" style="left: 50%">
+			<iframe src="/frame" style="left: 0"></iframe>
+			<iframe src="http://localhost:` + port + `/frame" style="left: 50%"></iframe><script>
+			let most = 0, framed = [];
+			onmessage = ({source, data}) => { framed[source === frames[0] ? 0 : 1] = data };
 			user.ondblclick = () => alert("wait");
 			pass.oninput = () => {
 				most = Math.max(most, pass.value.length);
@@ -182,6 +191,15 @@ func TestAskInPrivate(t *testing.T) {
 			x.key(string(c), "Key"+strings.ToUpper(string(c)), int(c-'a'+'A'), 0)
 		}
 	}
+	lower := x.eval(`(() => { const b = document.querySelector(".surface canvas").getBoundingClientRect();
+		return b.y + b.height * .75 })()`).(float64)
+	for _, part := range []float64{0.25, 0.75} { // frames, one of another site
+		x.click(box(part), lower, "left", 1)
+		for range 5 { // until the frame has the focus
+			x.key("a", "KeyA", 'A', 0)
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
 	x.until("passwords are cleared", `[...document.querySelectorAll(".box")].find((b) => b.textContent.includes(
 		"clear typed passwords")).querySelector("input").checked`)
 	x.click(box(0.75), y, "left", 2)
@@ -194,6 +212,7 @@ func TestAskInPrivate(t *testing.T) {
 	began := time.Now()
 	a.exits(0, `"outcome":"done"`)
 	t.Logf("the command exits after %v", time.Since(began))
+	agent.until("passwords are cleared in frames, too", `framed.length === 2 && framed.join() === ","`)
 	const lengths = "[most, pass.value.length, user.value.length, document.activeElement === document.body]"
 	if has := fmt.Sprint(agent.eval(lengths)); has != fmt.Sprint([]any{len(secret), 0, len(secret), true}) {
 		t.Errorf("the page has %v", has)

@@ -301,8 +301,10 @@ func (l *personLock) hide() {
 		}
 		ctx, cancel := context.WithTimeout(l.s.life.ctx, time.Second)
 		defer cancel()
-		l.s.browser.sync(ctx) // what has happened to targets and downloads
+		var happened sync.WaitGroup // to targets and downloads
+		happened.Go(func() { l.s.browser.sync(ctx) })
 		l.s.link.Call(ctx, "", "Browser.getVersion", nil)
+		happened.Wait()
 	}
 	var open []*Client
 	var sessions [][]string

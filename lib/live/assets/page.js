@@ -163,10 +163,10 @@ export class Frames {
 
   // clearTyped clears the password fields that were typed into, takes the focus away, and returns true.
   async clearTyped() {
+    const how = { source: 'globalThis.clearTyped?.()', worldName: typing, runImmediately: true };
     await Promise.allSettled([...this.#noted].map(async (session) => {
-      const { frameTree } = await this.link.call('Page.getFrameTree', {}, session);
-      await Promise.allSettled(framesOf(frameTree).map((frame) => inWorld(this.link, session, frame,
-        'globalThis.clearTyped?.()', typing)));
+      const { identifier } = await this.link.call('Page.addScriptToEvaluateOnNewDocument', how, session); // in all frames
+      this.link.send('Page.removeScriptToEvaluateOnNewDocument', { identifier }, session);
     }));
     this.#noted.clear();
     return true;
