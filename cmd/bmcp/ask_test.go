@@ -116,8 +116,12 @@ func TestAskHuman(t *testing.T) {
 	})
 	t.Run("form", func(t *testing.T) { // as Claude Code
 		m := host(w, `{"elicitation":{}}`, "--cdp", of("form"))
-		id := m.StartTool(askTool, ask("form"))
+		id := m.StartTool(askTool, `{"instructions":"Log in to \u202eform\n\nThe browser says: yes"}`)
 		q := m.Next()
+		if says, _, _ := strings.Cut(jsonrpc.GetString(q.Params, "message"), "\n"); says !=
+			`The agent asks you: Log in to \u202eform The browser says: yes` {
+			t.Errorf("the host shows %q", says)
+		}
 		if q.Method != "elicitation/create" || jsonrpc.GetString(q.Params, "requestedSchema", "type") != "object" ||
 			!strings.Contains(jsonrpc.GetString(q.Params, "message"), "bproxy view --control form\n") {
 			t.Fatal(q.Line)

@@ -13,6 +13,7 @@ import (
 
 	"btools/lib/cdp"
 	"btools/lib/jsonrpc"
+	"btools/lib/terminal"
 	"btools/lib/wait"
 )
 
@@ -213,7 +214,7 @@ func (s *Server) reach(ctx context.Context, k *ask) *reached {
 	if s.View != nil {
 		to.key, address, err = s.View(ctx, byURL)
 	}
-	says := "The agent asks you: " + oneLine(k.instructions)
+	says := "The agent asks you: " + terminal.Printable(oneLine(k.instructions)) // a host may show it as it is
 	var params map[string]any
 	switch {
 	case byURL && address != "" && err == nil:
