@@ -282,10 +282,11 @@ func (k *Client) fromChrome() error {
 const headSize = 64
 
 var (
-	methodHead  = []byte(`{"method":"`)
-	targetEvent = []byte(`{"method":"Target.`)
-	crashEvent  = []byte(`{"method":"Inspector.target`)
-	dialogEvent = []byte(`{"method":"Page.javascriptDialog`)
+	methodHead   = []byte(`{"method":"`)
+	targetEvent  = []byte(`{"method":"Target.`)
+	crashEvent   = []byte(`{"method":"Inspector.target`)
+	dialogEvent  = []byte(`{"method":"Page.javascriptDialog`)
+	chooserEvent = []byte(`{"method":"Page.fileChooserOpened"`)
 )
 
 // isInspected reports whether k.event handles a message. Chrome writes the
@@ -294,7 +295,8 @@ func isInspected(head []byte) bool {
 	if len(head) < len(methodHead) || string(head[:len(methodHead)]) != string(methodHead) {
 		return true
 	}
-	return bytes.HasPrefix(head, targetEvent) || bytes.HasPrefix(head, crashEvent) || bytes.HasPrefix(head, dialogEvent)
+	return bytes.HasPrefix(head, targetEvent) || bytes.HasPrefix(head, crashEvent) ||
+		bytes.HasPrefix(head, dialogEvent) || bytes.HasPrefix(head, chooserEvent)
 }
 
 // event handles an event about targets.
@@ -332,6 +334,11 @@ func (k *Client) event(message []byte) {
 	case "Page.javascriptDialogOpening", "Page.javascriptDialogClosed":
 		k.dialogLocked(session, method, params)
 		k.toClient.Put(message)
+	case "Page.fileChooserOpened":
+		// A person's is not for a client that intercepts choosers, too: it would answer it when it may act again.
+		if lock := &k.session.lock; !lock.closed.Load() || lock.isOf(k, false) {
+			k.toClient.Put(message)
+		}
 	default:
 		k.toClient.Put(message)
 	}

@@ -371,6 +371,7 @@ func (l *personLock) takeOver(holder, who string, scripts, private bool) error {
 			k.turns.Lock()
 			defer k.turns.Unlock()
 			k.letGo()
+			k.setDrags(false)
 		})
 	}()
 	select {
@@ -393,6 +394,7 @@ func (l *personLock) free(who string) {
 	l.s.clients.tellControl()
 	l.told("given_back", who)
 	for _, k := range l.s.clients.every(false) {
+		k.setDrags(true)
 		go k.turns.goOn()
 	}
 }
@@ -411,8 +413,21 @@ func (k *Client) settle() {
 
 // letGo releases the buttons, keys and fingers that the client holds down.
 func (k *Client) letGo() {
-	for _, up := range k.pressed.release() {
-		k.calls.Begin(up.Session, up.Method, up.Params, func(json.RawMessage, error) {})
+	k.begin(k.pressed.release())
+}
+
+// setDrags lets the client intercept drags if it does, or not for some time: a person's would go to it alone.
+func (k *Client) setDrags(on bool) {
+	k.pressed.mu.Lock()
+	all := k.pressed.now.Drags(on)
+	k.pressed.mu.Unlock()
+	k.begin(all)
+}
+
+// begin sends commands whose answers do not matter.
+func (k *Client) begin(all []takeover.Command) {
+	for _, c := range all {
+		k.calls.Begin(c.Session, c.Method, c.Params, func(json.RawMessage, error) {})
 	}
 }
 

@@ -98,6 +98,10 @@ func take(r request) {
 	}
 	lock.name(r.k, p.Holder)
 	lock.hide()
+	b := r.k.session.browser
+	b.mu.Lock()
+	r.k.downloads.wanted[""] = true // the page offers to save them
+	b.mu.Unlock()
 	r.k.session.throttle.wake(r.k.ctx)
 	r.reply(emptyObject)
 	r.k.session.clients.tellControl()

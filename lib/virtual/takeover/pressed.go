@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+
+	"btools/lib/jsonrpc"
 )
 
-// Pressed is the buttons, keys and fingers that a client holds down, by what it has sent. The zero value is none.
+// Pressed is the buttons, keys and fingers that a client holds down, and the CDP sessions in which it intercepts drags,
+// by what it has sent. The zero value is none.
 type Pressed struct {
-	all []down
+	all   []down
+	drags []string // CDP sessions
 }
 
 // down is one of them.
@@ -16,6 +20,7 @@ type down struct {
 	session string // of CDP
 	what    string // which button or key; "touch" for all fingers
 	up      Command
+	drops   bool // what may be dragged by it must be dropped nowhere
 }
 
 // Command is a command that releases one of them.
@@ -28,6 +33,17 @@ type Command struct {
 // outside is where a button is released: nothing is clicked there.
 const outside = -1
 
+const interceptDrags = "Input.setInterceptDrags"
+
+// Drags returns the commands by which the client intercepts drags, or stops it for some time: Chrome tells only one of
+// the CDP sessions of a page.
+func (p *Pressed) Drags(on bool) (all []Command) {
+	for _, session := range p.drags {
+		all = append(all, Command{Session: session, Method: interceptDrags, Params: map[string]any{"enabled": on}})
+	}
+	return all
+}
+
 // maxPressed bounds what a client holds down, more than hands do.
 const maxPressed = 64
 
@@ -36,6 +52,13 @@ func (p *Pressed) Any() bool { return len(p.all) > 0 }
 
 // Note notes an input, such as Input.dispatchKeyEvent.
 func (p *Pressed) Note(session, method string, params json.RawMessage) {
+	if method == interceptDrags {
+		p.drags = slices.DeleteFunc(p.drags, func(s string) bool { return s == session })
+		if string(jsonrpc.Get(params, "enabled")) == "true" && len(p.drags) < maxPressed {
+			p.drags = append(p.drags, session)
+		}
+		return
+	}
 	d, isDown, ok := read(session, method, params)
 	if !ok {
 		return
@@ -67,7 +90,7 @@ func read(session, method string, params json.RawMessage) (d down, isDown, ok bo
 	d = down{session: session, up: Command{Session: session, Method: method}}
 	switch method {
 	case "Input.dispatchMouseEvent":
-		d.what, isDown = in.Button, in.Type == "mousePressed"
+		d.what, isDown, d.drops = in.Button, in.Type == "mousePressed", in.Button == "left"
 		d.up.Params = map[string]any{"type": "mouseReleased", "button": in.Button, "x": outside, "y": outside}
 		return d, isDown, isDown || in.Type == "mouseReleased"
 	case "Input.dispatchKeyEvent":
@@ -84,9 +107,17 @@ func read(session, method string, params json.RawMessage) (d down, isDown, ok bo
 	return d, false, false
 }
 
-// Release returns the commands that release all, the last that was pressed first.
+// dragsNothing is what an event has that ends a drag: Chrome wants it.
+var dragsNothing = map[string]any{"items": []any{}, "dragOperationsMask": 1}
+
+// Release returns the commands that release all, the last that was pressed first. What is dragged is dropped nowhere:
+// without an end of the drag, the page would get no input of a mouse any more.
 func (p *Pressed) Release() (all []Command) {
 	for _, d := range slices.Backward(p.all) {
+		if d.drops {
+			all = append(all, Command{Session: d.session, Method: "Input.dispatchDragEvent",
+				Params: map[string]any{"type": "dragCancel", "x": 0, "y": 0, "data": dragsNothing}})
+		}
 		all = append(all, d.up)
 	}
 	p.all = nil

@@ -109,6 +109,9 @@ func TestPressed(t *testing.T) {
 		{"b", "Input.dispatchKeyEvent", `{"type":"keyUp","key":"A","code":"KeyA"}`},
 		{"b", "Input.dispatchTouchEvent", `{"type":"touchStart","touchPoints":[{"x":1,"y":1}]}`},
 		{"b", "Input.insertText", `{"text":"A"}`},
+		{"a", "Input.setInterceptDrags", `{"enabled":true}`},
+		{"b", "Input.setInterceptDrags", `{"enabled":true}`},
+		{"a", "Input.setInterceptDrags", `{"enabled":false}`},
 	} {
 		p.Note(in.session, in.method, json.RawMessage(in.params))
 	}
@@ -121,8 +124,11 @@ func TestPressed(t *testing.T) {
 		got = append(got, fmt.Sprint(c.Session, " ", c.Method, " ", c.Params["type"]))
 	}
 	want := []string{"b Input.dispatchTouchEvent touchCancel", "a Input.dispatchKeyEvent keyUp",
-		"a Input.dispatchMouseEvent mouseReleased"}
+		"a Input.dispatchDragEvent dragCancel", "a Input.dispatchMouseEvent mouseReleased"}
 	if !slices.Equal(got, want) || p.Any() {
 		t.Errorf("released: %q", got)
+	}
+	if got := fmt.Sprint(p.Drags(true)); got != "[{b Input.setInterceptDrags map[enabled:true]}]" {
+		t.Errorf("drags come by %s", got)
 	}
 }
