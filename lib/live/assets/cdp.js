@@ -154,6 +154,10 @@ export class Pages {
       if (targetId === this.current) this.look([...this.all.keys()].at(-1));
       this.changed();
     });
+    link.on('Page.frameNavigated', ({ frame }) => {
+      if (this.all.has(frame.id)) this.all.get(frame.id).crashed = false; // also if its address and title are the same
+      this.read();
+    });
     link.on('Target.targetCrashed', ({ targetId }) => {
       if (this.all.has(targetId)) this.all.get(targetId).crashed = true;
       this.changed();
