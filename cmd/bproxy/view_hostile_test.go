@@ -177,11 +177,7 @@ func useMultiple(t *testing.T, x person, _ string) {
 func useCrash(_ *testing.T, x person, _ string) {
 	x.take()
 	x.useButton()
-	x.eval(lastSocket + `.send(JSON.stringify({id: 1e9, method: "Page.crash", sessionId: ` + lastSocket + `.at}))`)
-	x.until("it is told", `document.querySelector(".dialog h2")?.textContent === "This page crashed"`)
-	x.press("Reload")
-	x.until("it is there no more", `!document.querySelector(".dialog")`)
-	x.agent.until("the page is back", `document.readyState === "complete"`)
+	x.crash()
 	x.useButton()
 }
 

@@ -231,30 +231,19 @@ func (p person) clickOn(selector, button string, count int) {
 	p.click(x, y, button, count)
 }
 
-const viewedPage = `<!doctype html><title>Shop</title><style>body { margin: 20px; font: 16px sans-serif }
-	p { margin: 8px 0 } input, select { width: 200px }</style>
-	<p><input id="name"></p><p><input id="secret" type="password" value="hidden"></p>
-	<p><select id="country"><option>Austria<option disabled>Belgium<option>Croatia
-		<optgroup label="More"><option>Denmark</optgroup></select></p>
-	<p><a id="link" href="/other" target="_blank">terms</a></p><p><button id="buy">buy</button></p>
-	<p id="far" style="margin-top: 3000px">far</p>
-	<script>window.log = [];
-	for (const type of ["click", "dblclick", "contextmenu", "auxclick", "change", "paste", "compositionstart",
-		"compositionend", "wheel"])
-		addEventListener(type, (e) => log.push(type + " " + (e.target.id ?? "") + (e.isTrusted ||
-			type === "compositionend" ? "" : " untrusted")), true)
-	</script>`
-
 // A person uses the page of a session with the mouse and the keyboard as they would use the browser itself.
 func TestViewPage(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		if r.URL.Path == "/other" {
+		switch w.Header().Set("Content-Type", "text/html"); r.URL.Path {
+		case "/other":
 			fmt.Fprint(w, "<title>Other</title>")
-			return
+		case "/manual.pdf":
+			w.Header().Set("Content-Type", "application/pdf")
+			w.Write([]byte(redPDF))
+		default:
+			fmt.Fprint(w, viewedPage)
 		}
-		fmt.Fprint(w, viewedPage)
 	}))
 	t.Cleanup(site.Close)
 	w := cmdtest.New(t)
@@ -274,7 +263,9 @@ func TestViewPage(t *testing.T) {
 			}
 			checkAccessible(t, x.tab)
 			x.take()
-			usePage(t, x)
+			for _, kind := range kindsOfInput {
+				t.Run(kind.name, func(t *testing.T) { kind.use(x.in(t)) })
+			}
 			x.press("Give back")
 			x.until("the agent goes on", `document.querySelector(".live").textContent === "The agent goes on."`)
 			if got := agent.eval("1 + 1"); got != 2.0 {
@@ -298,99 +289,6 @@ func TestViewPage(t *testing.T) {
 		t.Errorf("%v: the page breaks its own policy: %v", browser, got)
 		return true
 	})
-}
-
-// usePage does what the kinds of input are, each as a person does it.
-func usePage(t *testing.T, x person) {
-	page := x.agent // whose scripts go on
-	saw := func(what string) {
-		t.Helper()
-		page.until("the page sees "+what, fmt.Sprintf("log.includes(%q)", what))
-	}
-	value := func(want string) {
-		t.Helper()
-		page.until("the field has "+want, fmt.Sprintf(`document.activeElement.value === %q`, want))
-	}
-	x.clickOn("#buy", "left", 1)
-	saw("click buy")
-	x.clickOn("#buy", "left", 2)
-	saw("dblclick buy")
-	x.clickOn("#buy", "right", 1)
-	saw("contextmenu buy")
-
-	x.clickOn("#name", "left", 1)
-	for _, c := range "an@" {
-		x.key(string(c), "KeyA", 0, 0)
-	}
-	value("an@")
-	x.key("a", "KeyA", 65, 2)
-	x.key("Backspace", "Backspace", 8, 0)
-	value("")
-	x.call("Input.insertText", map[string]any{"text": "🙂"}, nil) // as a keyboard on the screen does
-	value("🙂")
-	x.eval(`(() => { const data = new DataTransfer(); data.setData("text/plain", " pasted");
-		document.activeElement.dispatchEvent(new ClipboardEvent("paste", {clipboardData: data,
-			cancelable: true})) })()`)
-	value("🙂 pasted")
-	x.call("Input.imeSetComposition", map[string]any{"text": "に", "selectionStart": 1, "selectionEnd": 1}, nil)
-	saw("compositionstart name")
-	x.call("Input.insertText", map[string]any{"text": "日本"}, nil)
-	value("🙂 pasted日本")
-
-	x.call("Browser.grantPermissions", map[string]any{"permissions": []string{"clipboardReadWrite",
-		"clipboardSanitizedWrite"}}, nil)
-	x.key("a", "KeyA", 65, 2)
-	x.key("c", "KeyC", 67, 2)
-	x.until("the selection is copied", `document.querySelector(".live").textContent === "Copied."`)
-	if got := x.eval("navigator.clipboard.readText()"); got != "🙂 pasted日本" {
-		t.Errorf("copied is %v", got)
-	}
-	x.clickOn("#secret", "left", 3)
-	x.key("c", "KeyC", 67, 2)
-	if got := x.eval("navigator.clipboard.readText()"); got == "hidden" {
-		t.Error("a password is copied")
-	}
-
-	x.clickOn("#country", "left", 1)
-	x.until("the options are shown", `document.querySelectorAll("[role=option]").length === 4 &&
-		document.activeElement.role === "option"`)
-	x.key("ArrowDown", "ArrowDown", 40, 0)
-	x.key("Enter", "Enter", 13, 0)
-	page.until("an option is chosen", `document.querySelector("#country").value === "Croatia"`)
-	saw("change country")
-	x.clickOn("#country", "left", 1)
-	x.until("the options are shown again", `document.querySelector("[role=option]:focus")`)
-	x.clickOn("#name", "left", 1)
-	x.until("a click elsewhere closes them", `!document.querySelector("[role=option]")`)
-
-	x.mouse("mouseMoved", 10, 10, nil)
-	for range 3 {
-		lx, ly := x.at(60, 140)
-		x.mouse("mouseMoved", lx, ly, nil)
-	}
-	x.clickOn("#far", "left", 1)
-	sx, sy := x.at(100, 100)
-	x.mouse("mouseWheel", sx, sy, map[string]any{"deltaX": 0, "deltaY": 300})
-	page.until("the page is scrolled", "scrollY === 300")
-	x.mouse("mouseWheel", sx, sy, map[string]any{"deltaX": 0, "deltaY": -300})
-	page.until("the page is scrolled back", "scrollY === 0")
-
-	page.eval("setTimeout(() => { window.answer = prompt('Your\\u202e\\u061c\\nname?', 'nobody') }, 50)")
-	x.until("the dialog is shown",
-		`document.querySelector(".dialog")?.textContent.includes("Your\\u202e\\u061c\nname?")`)
-	x.eval(`document.querySelector(".dialog input").value = "Anna"`)
-	x.press("OK")
-	page.until("the dialog is answered", `window.answer === "Anna"`)
-
-	x.clickOn("#link", "middle", 1)
-	x.until("the tab that a link opens is there", `document.querySelectorAll(".tab").length === 2`)
-	x.clickOn("#link", "left", 1)
-	x.until("the view follows to a new tab", `document.querySelectorAll(".tab").length === 3 &&
-		document.querySelector(".tab:last-of-type button[aria-pressed=true]")?.textContent.trim() === "Other"`)
-	x.press("Close Other")
-	x.until("a tab is closed", `document.querySelectorAll(".tab").length === 2`)
-	x.press("Shop")
-
 }
 
 // checkAccessible asserts that axe finds nothing in a page, in light and dark.

@@ -1,4 +1,4 @@
-// input.js: what a person does with the mouse and the keyboard, as commands for a page.
+// input.js: what a person does with the mouse, a finger and the keyboard, as commands for a page.
 
 const buttons = ['left', 'middle', 'right', 'back', 'forward'];
 const most = 256; // commands without an answer, above which moves are left out
@@ -27,9 +27,16 @@ function codeOf(e) {
 export class Input {
   #held = new Set(); // buttons
   #move; // that waits for the next picture of the screen
+  #finger; // id of its pointer
+  #down; // the event when it came
+  #at; // the last event while the left button was down; nothing: a drag that begins now is not wanted any more
+  #drag; // what is dragged
   #pressed = new Map(); // keys by code
 
-  constructor(view) { this.view = view; }
+  constructor(view) {
+    this.view = view;
+    view.link.on('Input.dragIntercepted', ({ data }) => this.#begin(data));
+  }
 
   #send(method, params) { this.view.link.send(method, params, this.view.pages.session); }
 
@@ -39,6 +46,10 @@ export class Input {
     this.#send('Input.dispatchMouseEvent', {
       type, ...this.#pointOf(e), modifiers: modifiersOf(e), buttons: e.buttons ?? 0, ...more,
     });
+  }
+
+  #touch(type, e) {
+    this.#send('Input.dispatchTouchEvent', { type, touchPoints: e ? [this.#pointOf(e)] : [] });
   }
 
   #click(e, how) {
@@ -60,24 +71,35 @@ export class Input {
       e.preventDefault();
       field.focus({ preventScroll: true });
       surface.setPointerCapture?.(e.pointerId);
-      this.#press(e);
+      if (e.pointerType !== 'touch') return this.#press(e);
+      this.#cancelTouch();
+      [this.#finger, this.#down] = [e.pointerId, e];
+      this.#touch('touchStart', e);
     });
     on(surface, 'pointermove', (e) => {
+      if (e.pointerType === 'touch' && e.pointerId !== this.#finger) return;
       if (!this.#move) requestAnimationFrame(() => this.#flush());
       this.#move = e;
-      this.#showCursor(e, surface);
+      if (e.pointerType !== 'touch') this.#showCursor(e, surface);
     });
-    on(surface, 'pointerup', (e) => this.#release(e));
+    on(surface, 'pointerup', (e) => (e.pointerType === 'touch' ? this.#raise(e) : this.#release(e)));
     on(surface, 'pointercancel', () => this.letGo());
     on(surface, 'contextmenu', (e) => {
       e.preventDefault();
       if (this.#held.size || e.button === 2) return; // the press was sent
-      this.#click(e, { button: 'right', buttons: 2, clickCount: 1 }); // a tap with two fingers has no press
+      this.#cancelTouch();
+      // A finger that rests, and a tap with two, have no press.
+      this.#click(e, { button: 'right', buttons: 2, clickCount: 1 });
     });
     on(surface, 'wheel', (e) => {
       e.preventDefault();
       const unit = [1, 16, 400][e.deltaMode];
       this.scroll(e, e.deltaX * unit, e.deltaY * unit);
+    });
+    on(surface, 'dragover', (e) => e.preventDefault()); // files of this machine
+    on(surface, 'drop', (e) => {
+      e.preventDefault();
+      this.view.files.drop([...e.dataTransfer.files], this.#pointOf(e));
     });
     on(field, 'keydown', (e) => this.#keyDown(e));
     on(field, 'keyup', (e) => this.#keyUp(e));
@@ -96,7 +118,7 @@ export class Input {
       if (e.inputType === 'insertText') this.#text(e.data);
       field.value = '';
     });
-    on(field, 'blur', () => this.letGo());
+    on(field, 'blur', () => this.#letButtonsGo()); // a finger stays: what it did before may bring up the keyboard
   }
 
   // scroll turns the wheel at the place of an event.
@@ -125,8 +147,20 @@ export class Input {
       return;
     }
     this.#held.add(button);
+    if (button === 'left') this.#at = e;
     this.#mouse('mousePressed', e, { button, clickCount });
     if (button === 'left') this.view.list(this.#pointOf(e), e);
+  }
+
+  // raise takes the finger away.
+  #raise(e) {
+    if (e.pointerId !== this.#finger) return;
+    this.#flush();
+    this.#finger = undefined;
+    this.#touch('touchEnd');
+    if (Math.hypot(e.clientX - this.#down.clientX, e.clientY - this.#down.clientY) < 5) {
+      this.view.list(this.#pointOf(e), e);
+    }
   }
 
   // clicks counts presses at one place in a row: pointer events do not.
@@ -141,6 +175,8 @@ export class Input {
     const button = buttons[e.button];
     this.#flush();
     if (!this.#held.delete(button)) return;
+    if (button === 'left') this.#at = e;
+    if (button === 'left' && this.#drag) return this.#drop(e);
     this.#mouse('mouseReleased', e, { button, clickCount: this.last?.count ?? 1 });
   }
 
@@ -151,13 +187,45 @@ export class Input {
     surface.style.cursor = await this.view.frames.cursor(this.#pointOf(e));
   }
 
-  // flush sends the last place of the mouse.
+  // flush sends the last place of the mouse or the finger.
   #flush() {
     const e = this.#move;
     this.#move = undefined;
     if (!e) return;
     if (this.view.link.unanswered > most) return this.view.say('The page does not keep up with the mouse.');
+    if (e.pointerType === 'touch') return this.#touch('touchMove', e);
+    if (this.#held.has('left')) this.#at = e;
+    if (this.#drag) return this.#tell('dragOver', e);
     this.#mouse('mouseMoved', e, { button: this.#held.values().next().value ?? 'none' });
+  }
+
+  // begin goes on with what the page has begun to drag: the person may have let it go already.
+  #begin(data) {
+    this.#drag = data;
+    if (!this.#at) {
+      this.#held.add('left');
+      return this.letGo();
+    }
+    this.#tell('dragEnter', this.#at);
+    if (!this.#held.has('left')) this.#drop(this.#at);
+  }
+
+  // tell tells the page what becomes of what is dragged.
+  #tell(type, e) {
+    const point = e ? this.#pointOf(e) : { x: 0, y: 0 };
+    this.#send('Input.dispatchDragEvent', { type, ...point, data: this.#drag, modifiers: e ? modifiersOf(e) : 0 });
+  }
+
+  #drop(e) {
+    this.#tell('dragOver', e); // again, as a browser does: the first one over an element is an entry only
+    this.#tell('drop', e);
+    this.#drag = undefined;
+    this.#mouse('mouseReleased', e, { button: 'left', buttons: 0, clickCount: 1 });
+  }
+
+  #cancelDrag() {
+    if (this.#drag) this.#tell('dragCancel');
+    this.#drag = undefined;
   }
 
   #keyDown(e) {
@@ -173,6 +241,7 @@ export class Input {
     if (!isText && (virtual === 67 || virtual === 88)) {
       return this.view.copy().then((has) => { if (has && virtual === 88) this.press('Delete', 46); });
     }
+    if (e.key === 'Escape') this.#cancelDrag();
     const key = { key: e.key, code: e.code, autoRepeat: e.repeat, modifiers: modifiersOf(e) };
     if (isText) Object.assign(key, { type: 'keyDown', text: e.key, unmodifiedText: e.key });
     else if (e.key === 'Enter') Object.assign(key, { type: 'keyDown', text: '\r', windowsVirtualKeyCode: 13 });
@@ -198,13 +267,26 @@ export class Input {
     this.#send('Input.dispatchKeyEvent', { type: 'keyUp', ...params });
   }
 
-  // letGo releases what is held down.
+  // letGo releases what is held down, and drops nothing.
   letGo() {
+    this.#cancelTouch();
+    this.#letButtonsGo();
+  }
+
+  #letButtonsGo() {
+    this.#cancelDrag();
+    this.#at = undefined;
     for (const button of this.#held) {
       this.#send('Input.dispatchMouseEvent', { type: 'mouseReleased', button, x: -1, y: -1, clickCount: 1 });
     }
     this.#held.clear();
     this.#letKeysGo();
+  }
+
+  #cancelTouch() {
+    if (this.#finger === undefined) return;
+    this.#finger = this.#move = undefined;
+    this.#touch('touchCancel');
   }
 
   #letKeysGo() {

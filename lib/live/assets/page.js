@@ -42,8 +42,9 @@ export class Frames {
   #known; // when the last answer has come, and with it the frames
   #noted = new Set(); // sessions in which typing is noted
 
-  constructor(link, pages) {
-    Object.assign(this, { link, pages });
+  // began is called with the CDP session of each page and frame.
+  constructor(link, pages, began) {
+    Object.assign(this, { link, pages, began });
     link.on('Target.attachedToTarget', ({ sessionId, targetInfo }) => {
       if (targetInfo.type !== 'iframe') return;
       this.#sessions.set(targetInfo.targetId, sessionId);
@@ -55,6 +56,7 @@ export class Frames {
 
   // begin learns of the frames in the page that is looked at, or in a frame.
   begin(session = this.pages.session) {
+    this.began(session);
     if (this.pages.keeps && !this.#noted.has(session)) {
       this.#noted.add(session);
       this.link.send('Page.enable', {}, session);

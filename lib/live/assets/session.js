@@ -2,6 +2,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor/htm-preact.js';
 import { Ask } from './ask.js';
 import { Link, Pages, keepConnected, wait } from './cdp.js';
+import { Chooser, Downloads, Files } from './files.js';
 import { Input } from './input.js';
 import { Outline, Panel } from './outline.js';
 import { Frames } from './page.js';
@@ -27,6 +28,7 @@ class View {
   scripts = false; // the agent's go on
   clears = true; // passwords that were typed, at the end
   log = [];
+  downloads = [];
   told = ''; // for the live region
   canvas = {}; // current: the element
   zoom = new Zoom(this);
@@ -39,7 +41,10 @@ class View {
   run() { this.close = keepConnected((s) => this.#connect(s), (e) => this.set({ isOpen: false, error: e.message })); }
 
   // wake has a hibernated session come back.
-  wake() { this.wakes = true; this.close(); this.run(); }
+  wake() { this.wakes = true; this.again(); }
+
+  // again connects once more.
+  again() { this.close(); this.run(); }
 
   set(what) { Object.assign(this, what); this.changed(); }
 
@@ -48,9 +53,10 @@ class View {
   async #connect(signal) {
     const link = await Link.open(this.key, { wake: this.wakes }, signal);
     Object.assign(this, { link, wakes: false, error: '', control: { you: false } });
-    Object.assign(this, { ask: undefined, dialog: undefined, choices: undefined });
+    Object.assign(this, { ask: undefined, dialog: undefined, choices: undefined, chooser: undefined });
     this.pages = new Pages(link, { changed: () => this.changed(), opened: () => this.#opened() });
-    this.frames = new Frames(link, this.pages);
+    this.files = new Files(this);
+    this.frames = new Frames(link, this.pages, (session) => this.files.begin(session));
     const hooks = { size: () => this.#size(), drawn: () => this.#drawn() };
     const { meta } = this.picture ?? {}; // of what the canvas shows until the first frame
     this.picture = new Picture(link, this.canvas.current, { meta, ...hooks });
@@ -58,7 +64,6 @@ class View {
     link.on('Btools.asked', (a) => this.#asked(a));
     link.on('Page.javascriptDialogOpening', (d) => this.set({ dialog: d }));
     link.on('Page.javascriptDialogClosed', () => this.set({ dialog: undefined }));
-    link.on('Page.frameNavigated', () => this.pages.read());
     this.input = new Input(this);
     const { product } = await link.call('Browser.getVersion');
     this.isShell = product.startsWith('HeadlessChrome');
@@ -83,7 +88,7 @@ class View {
   }
 
   #opened() {
-    this.set({ dialog: undefined, choices: undefined, pointer: undefined });
+    this.set({ dialog: undefined, choices: undefined, chooser: undefined, pointer: undefined });
     const { session } = this.pages;
     this.picture.show(session);
     if (!session) return;
@@ -109,8 +114,11 @@ class View {
     if (!by) sessionStorage.removeItem(this.stored);
     if (you === before.you && by === before.by && control.private === before.private) return;
     if (you) this.#begin();
-    this.set({ choices: undefined, told: you ? `You have control${control.private ? ', in private' : ''}. The agent waits.`
-      : by ? `${shown(by)} has control.` : 'The agent goes on.' });
+    if (before.you && !you && !this.gives) this.again(); // it has ended by itself: so do the CDP sessions of control
+    this.gives = false;
+    const told = you ? `You have control${control.private ? ', in private' : ''}. The agent waits.`
+      : by ? `${shown(by)} has control.` : 'The agent goes on.';
+    this.set({ choices: undefined, chooser: undefined, told });
   }
 
   #asked(ask) {
@@ -147,6 +155,9 @@ class View {
       this.set({ error: 'The page does not answer. Typed passwords are not cleared, and nothing is given back.' });
       return;
     }
+    await Promise.race([this.files.answer(), wait(1000)]);
+    this.files.end();
+    this.gives = this.control.you;
     this.act('Btools.give', { ...answer, targetId: this.pages.current }, '');
   }
 
@@ -247,6 +258,7 @@ export function Session({ sessionKey, about }) {
     ${isOpen && isPrivate && !you && html`<p class="note why">${shown(by)} has control in private: the pages are shown
       again when it is given back.</p>`}
     ${isOpen && v.ask && html`<${Ask} v=${v} key=${v.ask.since} />`}
+    ${isOpen && you && html`<${Downloads} v=${v} />`}
     ${isOpen && html`<${Tabs} v=${v} you=${you} />`}
     <div class="view">
       <${Stage} v=${v} you=${you} asleep=${about?.hibernated} choices=${choices} />
@@ -323,6 +335,8 @@ function Stage({ v, you, asleep, choices }) {
         <textarea ref=${field} inputmode=${isTouched ? 'none' : 'text'} autocapitalize="off" autocomplete="off"
           spellcheck=${false} tabindex=${v.hasOutline ? -1 : 0} aria-label="Keys for the page. Control, Alt and Escape leave it." /></div>`}
       ${!v.choices?.from && choices}
+      ${v.chooser && you && html`<${Chooser} chooser=${v.chooser} key=${v.chooser.call}
+        answer=${(files) => v.files.answer(files)} />`}
       ${page?.crashed && html`<div class="dialog"><h2>This page crashed</h2>
         ${you ? html`<button class="main" onClick=${() => v.act('Page.reload', {})}>Reload</button>`
           : html`<p class="note">Take over to reload it.</p>`}</div>`}
