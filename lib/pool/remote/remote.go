@@ -233,16 +233,24 @@ func (t *Table) inherit(r *Request, p *place) bool {
 	if r == nil || r.over {
 		return false
 	}
+	in := r.in(p.in.region)
+	if in == nil || !in.waits || len(in.places) >= t.most(in) || p.host != "" && in.stands(p.host) {
+		return false
+	}
+	p.in = in
+	in.places = append(in.places, p)
+	t.wake(r, p.again)
+	return true
+}
+
+// in returns the request in a region, or nil.
+func (r *Request) in(region string) *reach {
 	for _, in := range r.reaches {
-		stands := p.host != "" && in.stands(p.host)
-		if in.region == p.in.region && in.waits && len(in.places) < t.most(in) && !stands {
-			p.in = in
-			in.places = append(in.places, p)
-			t.wake(r, p.again)
-			return true
+		if in.region == region {
+			return in
 		}
 	}
-	return false
+	return nil
 }
 
 func (in *reach) served() served { return served{in.region, in.of.Pool} }
@@ -287,19 +295,16 @@ func (t *Table) most(in *reach) int {
 func (t *Table) Pools() iter.Seq[string] { return maps.Keys(t.lines) }
 
 // Waits reports whether a request of a pool waits in a region, so that any host's offer is welcome.
-func (t *Table) Waits(pool, region string) bool {
-	here := func(in *reach) bool { return in.region == region && in.waits }
-	return slices.ContainsFunc(t.lines[pool], func(r *Request) bool {
-		return r.taking == nil && slices.ContainsFunc(r.reaches, here)
-	})
-}
+func (t *Table) Waits(pool, region string) bool { return t.waiting(served{region, pool}, false) != nil }
 
-// full reports whether a request waits that any host could serve.
-func (t *Table) full(of served) bool {
-	here := func(in *reach) bool { return in.region == of.region && in.waits }
-	return slices.ContainsFunc(t.lines[of.pool], func(r *Request) bool {
-		return r.taking == nil && len(r.Not) == 0 && slices.ContainsFunc(r.reaches, here)
-	})
+// waiting returns the oldest request that waits, with byAny one that any host could serve, or nil.
+func (t *Table) waiting(of served, byAny bool) *reach {
+	for _, r := range t.lines[of.pool] {
+		if in := r.in(of.region); r.taking == nil && in != nil && in.waits && !(byAny && len(r.Not) > 0) {
+			return in
+		}
+	}
+	return nil
 }
 
 // Asked notes the answer to an ask: an offer, none because the host had no room, or no answer. With full, no host has
@@ -348,27 +353,21 @@ func (t *Table) Asked(now time.Time, seq uint64, offer *Offer, answered, full bo
 // swap gives the ask of a request that has taken the offer of another one to that one, and reports whether there is an
 // ask: else there would be more asks than requests.
 func (t *Table) swap(taker *Request, to *reach) bool {
-	for _, from := range taker.reaches {
-		if from.region == to.region && from.ask != 0 {
-			to.ask, to.begin, to.full, from.ask = from.ask, from.begin, from.full, 0
-			t.asks[to.ask] = to
-			return true
-		}
+	from := taker.in(to.region)
+	if from == nil || from.ask == 0 {
+		return false
 	}
-	return false
+	to.ask, to.begin, to.full, from.ask = from.ask, from.begin, from.full, 0
+	t.asks[to.ask] = to
+	return true
 }
 
 // askAgain has the oldest request that waits ask at once: a host had room, and others may.
 func (t *Table) askAgain(now time.Time, of served) {
 	delete(t.asked, of)
-	for _, r := range t.lines[of.pool] {
-		for _, in := range r.reaches {
-			if r.taking == nil && in.region == of.region && in.waits {
-				in.askAt = now
-				t.wake(r, now)
-				return
-			}
-		}
+	if in := t.waiting(of, false); in != nil {
+		in.askAt = now
+		t.wake(in.of, now)
 	}
 }
 
@@ -448,7 +447,9 @@ func (t *Table) Failed(now time.Time, r *Request, o *Offer, why Failure) {
 	case Lapsed:
 		next = now.Add(t.jitter(lapseJitter))
 	case Lost:
-		t.avoid(o.Host).until = later(t.avoid(o.Host).until, now.Add(slowAvoidance))
+		if a, until := t.avoid(o.Host), now.Add(slowAvoidance); until.After(a.until) {
+			a.until = until
+		}
 	case Unreachable:
 		if a := t.avoid(o.Host); a.last == 0 || !a.until.After(now) { // unless another request has found it
 			a.last = min(max(firstAvoidance, 2*a.last), lastAvoidance)
@@ -465,14 +466,6 @@ func (t *Table) Failed(now time.Time, r *Request, o *Offer, why Failure) {
 		in.askAt, in.none, in.late = next, 0, 0
 	}
 	t.wake(r, next)
-}
-
-// later returns the later one of two times.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // Reached notes that a host can be reached.
@@ -690,7 +683,7 @@ func (t *Table) ask(now time.Time, in *reach) []Step {
 		t.wake(in.of, in.askAt)
 		return nil
 	}
-	if len(in.of.Not) == 0 && t.full(in.served()) { // as those before it were told
+	if len(in.of.Not) == 0 && t.waiting(in.served(), true) != nil { // as those before it were told
 		in.waits = true
 	}
 	if in.waits {
