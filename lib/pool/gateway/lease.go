@@ -123,7 +123,8 @@ func (g *Gateway) grant(ctx context.Context, o *remote.Offer, r Request) (*Lease
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, grantTime)
 	defer cancel()
-	rec, status, err := g.post(ctx, at+"/lease", body)
+	var rec *record.Record
+	status, err := g.call(ctx, at+"/lease", body, &rec)
 	var refusal *control.Error
 	switch {
 	case err == nil:
@@ -157,21 +158,12 @@ func (g *Gateway) grant(ctx context.Context, o *remote.Offer, r Request) (*Lease
 	return l, 0, nil
 }
 
-// post sends a request to a host, and returns the record in its answer. The status is 0 if there was no answer.
-func (g *Gateway) post(ctx context.Context, address string, body any) (rec *record.Record, status int, err error) {
-	rec = new(record.Record)
-	status, err = g.call(ctx, address, body, func(b []byte) (err error) {
-		rec, err = record.Parse(b)
-		return err
-	})
-	return rec, status, err
-}
-
 // maxAnswer is the greatest size of a host's answer, in bytes.
 const maxAnswer = 1 << 20
 
-// call sends a request to a host, and reads its answer.
-func (g *Gateway) call(ctx context.Context, address string, body any, read func([]byte) error) (status int, err error) {
+// call sends a request to a host, and reads its answer into a value, unless that is nil. The status is 0 if there was
+// no answer.
+func (g *Gateway) call(ctx context.Context, address string, body, into any) (status int, err error) {
 	resp, err := g.do(ctx, address, body)
 	if err != nil {
 		return 0, err
@@ -188,7 +180,14 @@ func (g *Gateway) call(ctx context.Context, address string, body any, read func(
 		}
 		return resp.StatusCode, fmt.Errorf("its answer is %s", resp.Status)
 	}
-	if err := read(answer); err != nil {
+	switch into := into.(type) {
+	case nil:
+	case **record.Record:
+		*into, err = record.Parse(answer)
+	default:
+		err = json.Unmarshal(answer, into)
+	}
+	if err != nil {
 		return resp.StatusCode, fmt.Errorf("its answer is not as it should be: %w", err)
 	}
 	return resp.StatusCode, nil
@@ -252,7 +251,7 @@ func (h *host) hold() {
 		sent := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), min(time.Until(again), 2*remote.HoldTime))
 		var answer pool.Held
-		_, err := h.gateway.call(ctx, h.url+"/hold", p, func(b []byte) error { return json.Unmarshal(b, &answer) })
+		_, err := h.gateway.call(ctx, h.url+"/hold", p, &answer)
 		cancel()
 		h.mu.Lock()
 		if err == nil {
@@ -348,16 +347,14 @@ func (l *Lease) Release(ctx context.Context) {
 	at.host.remove(at.id)
 	ctx, cancel := context.WithTimeout(ctx, remote.EndTime)
 	defer cancel()
-	at.host.ask(ctx, "/release", ofLease(at.id), nothing)
+	at.host.ask(ctx, "/release", ofLease(at.id), nil)
 }
 
 func ofLease(id string) map[string]string { return map[string]string{"lease": id} }
 
-func nothing([]byte) error { return nil }
-
 // ask makes a request about the lease to its host, until that answers or the lease has ended. It is a GET of a path
 // below the lease's address, or else a POST that names the lease.
-func (l *Lease) ask(ctx context.Context, path string, get bool, read func([]byte) error) error {
+func (l *Lease) ask(ctx context.Context, path string, get bool, into any) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(l.ctx, func() { stop(l.Why()) })()
@@ -367,15 +364,15 @@ func (l *Lease) ask(ctx context.Context, path string, get bool, read func([]byte
 	}
 	defer leave()
 	if get {
-		return at.host.ask(ctx, strings.TrimPrefix(at.url, at.host.url)+path, nil, read)
+		return at.host.ask(ctx, strings.TrimPrefix(at.url, at.host.url)+path, nil, into)
 	}
-	return at.host.ask(ctx, path, ofLease(at.id), read)
+	return at.host.ask(ctx, path, ofLease(at.id), into)
 }
 
 // ask makes a request to the host, until that answers or the context ends.
-func (h *host) ask(ctx context.Context, path string, body any, read func([]byte) error) error {
+func (h *host) ask(ctx context.Context, path string, body, into any) error {
 	for {
-		status, err := h.gateway.call(ctx, h.url+path, body, read)
+		status, err := h.gateway.call(ctx, h.url+path, body, into)
 		if status != 0 {
 			return err
 		}

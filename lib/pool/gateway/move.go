@@ -136,7 +136,7 @@ func (l *Lease) moveFrom(from spot) (again time.Duration) {
 	ctx, cancel := context.WithTimeout(l.ctx, moveTime)
 	defer cancel()
 	freezing, stop := context.WithTimeout(ctx, freezeTime)
-	status, err := g.call(freezing, from.host.url+"/freeze", ofLease(from.id), nothing)
+	status, err := g.call(freezing, from.host.url+"/freeze", ofLease(from.id), nil)
 	stop()
 	if err != nil && status != 0 { // such as that it is in use, which the host tells of
 		return stayTime
@@ -170,7 +170,7 @@ func (l *Lease) moveFrom(from spot) (again time.Duration) {
 		g.running.Go(func() {
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), remote.EndTime)
 			defer cancel()
-			from.host.ask(ending, "/release", map[string]any{"lease": from.id, "moved": true}, nothing)
+			from.host.ask(ending, "/release", map[string]any{"lease": from.id, "moved": true}, nil)
 		})
 		return 0
 	}
@@ -187,7 +187,7 @@ func (l *Lease) stay(at spot, why error) time.Duration {
 	ctx, cancel := context.WithTimeout(l.ctx, remote.EndTime)
 	defer cancel()
 	off := map[string]any{"lease": at.id, "off": true, "why": why.Error()}
-	if at.host.ask(ctx, "/freeze", off, nothing) == nil {
+	if at.host.ask(ctx, "/freeze", off, nil) == nil {
 		return stayTime
 	}
 	return pool.FreezeTime // it thaws by itself, and a request that is late may still freeze it

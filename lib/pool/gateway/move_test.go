@@ -261,7 +261,7 @@ func (m *movers) use(l *Lease) bool {
 		return false
 	}
 	defer leave()
-	status, err := l.gateway.call(ctx, at.url+"/use", struct{}{}, nothing)
+	status, err := l.gateway.call(ctx, at.url+"/use", struct{}{}, nil)
 	return status == 200 && err == nil
 }
 

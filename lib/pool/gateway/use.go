@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,16 +39,12 @@ func (t *Lent) Renew(id string, ttl time.Duration) (*record.Record, error) {
 	l.resting = time.Time{}
 	t.mu.Unlock()
 	var rec *record.Record
-	err := l.ask(t.ctx, "/renew", false, func(b []byte) (err error) {
-		rec, err = record.Parse(b)
-		return err
-	})
-	if err != nil {
+	if err := l.ask(t.ctx, "/renew", false, &rec); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	l.Record = rec // its browser may be another one
-	err = t.serveLocked(l)
+	err := t.serveLocked(l)
 	t.mu.Unlock()
 	return t.record(l), err
 }
@@ -63,7 +58,7 @@ func (t *Lent) Rest(id string) error {
 	t.mu.Lock()
 	l.resting = time.Now()
 	t.mu.Unlock()
-	return l.ask(t.ctx, "/rest", false, nothing)
+	return l.ask(t.ctx, "/rest", false, nil)
 }
 
 // LeaseState returns the state of a lease's session, and what could not be read.
@@ -72,15 +67,11 @@ func (t *Lent) LeaseState(ctx context.Context, id string) (state *logins.State, 
 	if l == nil {
 		return nil, nil, pool.ErrNoLease(id)
 	}
-	err = l.ask(ctx, "/state", false, func(b []byte) (err error) {
-		var got web.State
-		if err = json.Unmarshal(b, &got); err == nil {
-			state, lost, err = logins.Parse(got.State)
-			lost = append(lost, got.Lost...)
-		}
-		return err
-	})
-	return state, lost, err
+	var got web.State
+	if err = l.ask(ctx, "/state", false, &got); err == nil {
+		state, lost, err = logins.Parse(got.State)
+	}
+	return state, append(lost, got.Lost...), err
 }
 
 // Attach refuses to show the session of a lease.
@@ -113,7 +104,7 @@ func (t *Lent) Downloads(ctx context.Context, r api.DownloadsRequest, dir *state
 	under := func(f downloads.File) bool { return f.State == downloads.InProgress }
 	for {
 		all = nil
-		if err := l.ask(ctx, "/downloads", true, func(b []byte) error { return json.Unmarshal(b, &all) }); err != nil {
+		if err := l.ask(ctx, "/downloads", true, &all); err != nil {
 			return nil, err
 		}
 		if !r.Wait || len(all) > 0 && !slices.ContainsFunc(all, under) {
