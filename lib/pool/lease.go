@@ -14,6 +14,7 @@ import (
 	"btools/lib/fleet/book"
 	"btools/lib/fleet/supply"
 	"btools/lib/logins"
+	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/virtual"
 )
@@ -36,7 +37,7 @@ type lease struct {
 	disconnectPrevious bool               // clients of the previous lease may still be connected
 	ctx                context.Context
 	cancel             context.CancelFunc // ends ctx
-	unbind             func() bool        // detaches it from its connection; nil unless it waits for Confirm
+	binding            Binding
 	seating
 	own   ownFiles
 	login *login // state with which its sessions start; nil: none
@@ -102,20 +103,8 @@ func (p *pool) grantLocked(ctx context.Context, n int, r Request) *lease {
 		s.Uses++
 	}
 	l.ctx, l.cancel = context.WithCancel(v.ctx)
-	if r.Held || r.Confirm { // even if the connection ended just now
-		unbind := context.AfterFunc(ctx, func() { l.end("released", "its holder has disconnected", false) })
-		context.AfterFunc(l.ctx, func() { unbind() }) // the connection may outlive the lease
-		if !r.Held {
-			l.unbind = unbind
-		}
-	}
-	if r.Owner != nil {
-		v.running.Go(func() {
-			if r.Owner.Wait(l.ctx) == nil {
-				l.end("released", fmt.Sprintf("process %d has ended", r.Owner.PID), false)
-			}
-		})
-	}
+	l.binding = Binding{Bound: r.Held, Confirm: r.Confirm, Owner: r.Owner}
+	l.binding.Bind(ctx, l.ctx, v.running.Go, func(why string) { l.end("released", why, false) })
 	v.events.ofLease("leased", l, "", nil)
 	return l
 }
@@ -134,13 +123,49 @@ func (v *Service) Confirm(id string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l := v.leases[id]
-	switch {
-	case l == nil || l.unbind != nil && !l.unbind(): // the lease is ending
+	if l == nil {
 		return ErrNoLease(id)
-	case l.unbind == nil:
-		return control.Errorf(control.BadRequest, "lease %s was requested without confirm, or is already confirmed", id)
 	}
-	l.unbind = nil
+	return l.binding.Confirmed(id)
+}
+
+// Binding says with what of its holder a lease ends.
+type Binding struct {
+	Bound   bool           // with the connection that requests it
+	Confirm bool           // the same, until it is confirmed
+	Owner   *proc.Identity // with this process; nil: with none
+
+	unbind func() bool // detaches the lease from its connection; nil unless it waits for Confirmed
+}
+
+// Bind calls end with the reason when the connection or the process ends, unless the lease has ended. Run runs what
+// waits for the process.
+func (b *Binding) Bind(connection, lease context.Context, run func(func()), end func(why string)) {
+	if b.Bound || b.Confirm { // even if the connection ended just now
+		unbind := context.AfterFunc(connection, func() { end("its holder has disconnected") })
+		context.AfterFunc(lease, func() { unbind() }) // the connection may outlive the lease
+		if !b.Bound {
+			b.unbind = unbind
+		}
+	}
+	if owner := b.Owner; owner != nil {
+		run(func() {
+			if owner.Wait(lease) == nil {
+				end(fmt.Sprintf("process %d has ended", owner.PID))
+			}
+		})
+	}
+}
+
+// Confirmed makes the lease with an ID outlive its connection.
+func (b *Binding) Confirmed(id string) error {
+	switch {
+	case b.unbind == nil:
+		return control.Errorf(control.BadRequest, "lease %s was requested without confirm, or is already confirmed", id)
+	case !b.unbind(): // the lease is ending
+		return ErrNoLease(id)
+	}
+	b.unbind = nil
 	return nil
 }
 

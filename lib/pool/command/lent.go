@@ -73,7 +73,8 @@ func (h *handler) holders() string {
 // leaseAnywhere leases an instance for a user of this machine, of this host or of another one. Keep is the user's name
 // for what the lease leaves to the next one; region is the only one of the host, or "".
 func (h *handler) leaseAnywhere(ctx context.Context, r pool.Request, keep, region string) (any, error) {
-	there := gateway.LoanRequest{By: r.By, TTL: r.TTL, Bound: r.Held, Confirm: r.Confirm, Owner: r.Owner,
+	there := gateway.LoanRequest{By: r.By, TTL: r.TTL,
+		Binding: pool.Binding{Bound: r.Held, Confirm: r.Confirm, Owner: r.Owner},
 		Request: gateway.Request{Pool: cmp.Or(r.Pool, config.Default), Region: region,
 			Timeout: h.standard.Load().LeaseTimeout}}
 	there.User, there.Holder = h.service.Holder(r.By, r.Holder)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"btools/lib/guard"
 	"btools/lib/pool"
 	"btools/lib/pool/remote"
-	"btools/lib/proc"
 	"btools/lib/record"
 	"btools/lib/tokens"
 )
@@ -43,12 +41,10 @@ type Lent struct {
 // LoanRequest is a request of a client of this machine for a lease on another host.
 type LoanRequest struct {
 	Request
-	By      *control.Peer  // owner of the lease
-	User    string         // the owner's name; "": who runs this program
-	TTL     time.Duration  // 0: no limit
-	Bound   bool           // the lease ends with the context
-	Confirm bool           // Bound until Confirm is called
-	Owner   *proc.Identity // the lease ends with this process; nil: with none
+	By   *control.Peer // owner of the lease
+	User string        // the owner's name; "": who runs this program
+	TTL  time.Duration // 0: no limit
+	pool.Binding
 }
 
 // loan is a lease on another host and its holder.
@@ -63,8 +59,7 @@ type loan struct {
 	// Under the lock of Lent:
 	expires time.Time // zero: never
 	timer   *time.Timer
-	unbind  func() bool // detaches it from its connection; nil unless it waits for Confirm
-	resting time.Time   // since when its holder does not use it; zero: it does
+	resting time.Time // since when its holder does not use it; zero: it does
 	notices pool.Notices
 
 	fetching sync.Mutex // guards dir
@@ -190,20 +185,7 @@ func (t *Lent) add(ctx context.Context, l *loan) error {
 	}
 	t.tell(l, "leased", "")
 	t.extendLocked(l, l.TTL)
-	if l.Bound || l.Confirm { // even if the connection ended just now
-		unbind := context.AfterFunc(ctx, func() { t.end(l, "released", "its holder has disconnected") })
-		context.AfterFunc(l.ctx, func() { unbind() }) // the connection may outlive the lease
-		if !l.Bound {
-			l.unbind = unbind
-		}
-	}
-	if l.Owner != nil {
-		t.gateway.running.Go(func() {
-			if l.Owner.Wait(l.ctx) == nil {
-				t.end(l, "released", fmt.Sprintf("process %d has ended", l.Owner.PID))
-			}
-		})
-	}
+	l.Bind(ctx, l.ctx, t.gateway.running.Go, func(why string) { t.end(l, "released", why) })
 	context.AfterFunc(l.ctx, func() {
 		var ended *EndedError
 		switch why := l.Why(); {
@@ -449,14 +431,7 @@ func (t *Lent) Confirm(id string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case l.unbind == nil:
-		return control.Errorf(control.BadRequest, "lease %s was requested without confirm, or is already confirmed", id)
-	case !l.unbind():
-		return pool.ErrNoLease(id)
-	}
-	l.unbind = nil
-	return nil
+	return l.Confirmed(id)
 }
 
 // Notices waits until a lease has more lines than its holder has read, or has ended. Without the lease it returns

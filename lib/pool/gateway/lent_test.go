@@ -178,9 +178,9 @@ func TestEndsOfLeases(t *testing.T) {
 	lentTest(t, func(t *testing.T, l *Lent, h *fakeHost, events *[]string) {
 		ctx, leave := context.WithCancel(t.Context())
 		brief := l.again(t, ctx, LoanRequest{TTL: time.Minute})
-		bound := l.again(t, ctx, LoanRequest{Bound: true})
-		confirmed := l.again(t, ctx, LoanRequest{Confirm: true})
-		waits := l.again(t, ctx, LoanRequest{Confirm: true})
+		bound := l.again(t, ctx, LoanRequest{Binding: pool.Binding{Bound: true}})
+		confirmed := l.again(t, ctx, LoanRequest{Binding: pool.Binding{Confirm: true}})
+		waits := l.again(t, ctx, LoanRequest{Binding: pool.Binding{Confirm: true}})
 		if err := l.Confirm(confirmed); err != nil {
 			t.Error(err)
 		}
