@@ -61,17 +61,8 @@ var (
 	remoteLeasesDesc = prometheus.NewDesc("bpool_remote_leases", "Current leases on a host.", []string{"host"}, nil)
 )
 
-// Describe describes the metrics by collecting them.
-func (m *hostMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{connectedDesc, reconnectDesc, slowDesc, wantsDesc, remoteWaitsDesc,
-		remoteLeasesDesc} {
-		ch <- d
-	}
-	m.offers.Describe(ch)
-	for _, c := range m.events {
-		c.Describe(ch)
-	}
-}
+// Describe describes nothing: which metrics there are depends on what the service is.
+func (m *hostMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends the current state and the counts to Prometheus.
 func (m *hostMetrics) Collect(ch chan<- prometheus.Metric) {
