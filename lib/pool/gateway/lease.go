@@ -295,7 +295,7 @@ func (h *host) hearLocked(answer pool.Held) {
 func (l *Lease) hearAt(at spot, n api.Notices) {
 	l.mu.Lock()
 	hear := l.hear
-	is := l.at.host == at.host && l.at.id == at.id && hear != nil && n.Last > l.heard
+	is := l.isAtLocked(at) && hear != nil && n.Last > l.heard
 	if is {
 		l.heard = n.Last
 	}

@@ -43,6 +43,9 @@ type spot struct {
 	instance string
 }
 
+// isAtLocked reports whether the lease is at a place.
+func (l *Lease) isAtLocked(at spot) bool { return l.at.host == at.host && l.at.id == at.id }
+
 // place returns where the lease is.
 func (l *Lease) place() spot {
 	l.mu.Lock()
@@ -106,7 +109,7 @@ func (l *Lease) isDue() bool {
 func (l *Lease) move(from spot) {
 	over := make(chan struct{})
 	l.mu.Lock()
-	isThere := l.ctx.Err() == nil && l.at.host == from.host && l.at.id == from.id
+	isThere := l.ctx.Err() == nil && l.isAtLocked(from)
 	if isThere {
 		from, l.moves = l.at, over
 	}
@@ -268,7 +271,7 @@ type loss struct {
 // loseAt ends the lease, unless it is on its way to another host with its session or has arrived there.
 func (l *Lease) loseAt(at spot, why loss) {
 	l.mu.Lock()
-	isThere, carried := l.at.host == at.host && l.at.id == at.id, l.carried
+	isThere, carried := l.isAtLocked(at), l.carried
 	if isThere && carried {
 		l.lost = &why
 	}
