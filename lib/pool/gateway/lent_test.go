@@ -28,6 +28,7 @@ type fakeHost struct {
 	lines    []string
 	ended    api.Notices
 	leases   int
+	unheard  []string // leases whose process does not answer
 }
 
 const fakeAddr = "127.0.9.1:80"
@@ -48,7 +49,7 @@ func (h *fakeHost) answer(r *http.Request) (*http.Response, error) {
 	case "/hold":
 		var p pool.Holding
 		json.Unmarshal(b, &p)
-		held := pool.Held{Gone: []string{}, Notices: map[string]api.Notices{}}
+		held := pool.Held{Gone: []string{}, Unheard: h.unheard, Notices: map[string]api.Notices{}}
 		for _, id := range p.Leases {
 			n := h.ended
 			if n.Last = len(h.lines); n.Last > p.After[id] {
@@ -115,6 +116,24 @@ func (t *Lent) again(tt *testing.T, ctx context.Context, r LoanRequest) (id stri
 	var l struct{ ID string }
 	rec.Get("lease", &l)
 	return l.ID
+}
+
+// A lease whose process at the host does not answer is lost when the host may have ended it, and no other is.
+func TestAnUnheardLease(t *testing.T) {
+	lentTest(t, func(t *testing.T, l *Lent, h *fakeHost, events *[]string) {
+		lost, other := l.again(t, t.Context(), LoanRequest{}), l.again(t, t.Context(), LoanRequest{})
+		h.mu.Lock()
+		h.unheard = []string{lost}
+		h.mu.Unlock()
+		time.Sleep(remote.LossTime - 3*time.Second)
+		if !l.Has(lost) {
+			t.Error("it is lost at once")
+		}
+		time.Sleep(5 * time.Second)
+		if l.Has(lost) || !l.Has(other) || !strings.Contains((*events)[len(*events)-1], "has not answered for 8s") {
+			t.Errorf("%v", *events)
+		}
+	})
 }
 
 // A request for one region does not get a browser of another one, whose host had the last lease.
