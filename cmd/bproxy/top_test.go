@@ -334,6 +334,8 @@ func TestTopSignals(t *testing.T) {
 		if term.isAsBefore(before) {
 			t.Error("the terminal is not raw")
 		}
+		term.press("\x1a") // without a shell nothing could continue it
+		term.until("it goes on", func() bool { return term.count(`\x1b\[\?1049h`) == 2 && !term.isAsBefore(before) })
 		top.Process.Signal(end)
 		top.Wait()
 		if term.until("the terminal is as before", func() bool { return term.isAsBefore(before) }); (end ==
