@@ -101,16 +101,6 @@ func (p person) emptyName() {
 	p.agent.until("the field has the focus", `document.activeElement.id === "name"`)
 }
 
-// finger has the finger of a person happen.
-func (p person) finger(kind string, at ...float64) {
-	p.t.Helper()
-	points := []map[string]any{}
-	if len(at) > 0 {
-		points = append(points, map[string]any{"x": at[0], "y": at[1]})
-	}
-	p.call("Input.dispatchTouchEvent", map[string]any{"type": kind, "touchPoints": points}, nil)
-}
-
 // dragTo moves an element of the page to another one.
 func (p person) dragTo(from, to string) {
 	p.t.Helper()
@@ -215,20 +205,20 @@ func useIME(x person) {
 func useTouch(x person) {
 	x.agent.eval("log = []")
 	bx, by := x.place("#buy")
-	x.finger("touchStart", bx, by)
-	x.finger("touchEnd")
+	x.fingers("touchStart", [2]float64{bx, by})
+	x.fingers("touchEnd")
 	for _, event := range []string{"touchstart buy", "touchend buy", "click buy"} {
 		x.causes(event)
 	}
-	x.finger("touchStart", bx, by)
+	x.fingers("touchStart", [2]float64{bx, by})
 	for y := by; y > by-100; y -= 10 {
-		x.finger("touchMove", bx, y)
+		x.fingers("touchMove", [2]float64{bx, y})
 	}
 	x.agent.until("a finger scrolls", "scrollY > 20")
 	for y := by - 100; y < by+100; y += 10 {
-		x.finger("touchMove", bx, y)
+		x.fingers("touchMove", [2]float64{bx, y})
 	}
-	x.finger("touchEnd")
+	x.fingers("touchEnd")
 	x.agent.until("it scrolls back", "scrollY === 0")
 }
 

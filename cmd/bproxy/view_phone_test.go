@@ -175,9 +175,18 @@ func usePhone(t *testing.T, x person) {
 		x.drag([2][2]float64{{cx, cy + 20}, {cx + 40, cy + 20}}, [2][2]float64{{cx, cy - 60}, {cx + 40, cy - 60}})
 	}
 	page.until("the page is scrolled by two fingers", "scrollY > 100")
-	if got := page.eval(`log.filter((l) => /^(click|contextmenu) ./.test(l)).join()`); got != "click name,click buy" {
+	if got := page.eval(`log.filter((l) => /^(click|contextmenu)/.test(l)).join()`); got != "click name,click buy" {
 		t.Errorf("two fingers click: %v", got)
 	}
+	page.eval("scrollTo(0, 0)")
+	x.drag([2][2]float64{{cx - 60, cy}, {cx + 60, cy}}, [2][2]float64{{cx - 10, cy}, {cx + 10, cy}})
+	x.until("it is as small as the screen again", zoomed+" === 1")
+	x.call("Page.setInterceptFileChooserDialog", map[string]any{"enabled": true}, nil) // else it is canceled
+	tap("#files")
+	x.until("the page asks for files", chooser)
+	checkPhone(t, x.tab, "a chooser")
+	x.press("Cancel")
+	x.until("it has none", "!"+chooser)
 }
 
 // Who wants less motion sees one picture of a tile a second, however much its page moves.
