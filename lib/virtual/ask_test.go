@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"btools/lib/jsonrpc"
 	"btools/lib/virtual/takeover"
@@ -125,4 +126,29 @@ func TestAskIsToldFirst(t *testing.T) {
 	}
 	anna.event("Btools.asked", "log in")
 	anna.event("Btools.asked", `{"private":false}`)
+}
+
+// A person whose computer sleeps for an hour has lost control, not the ask: clients go on, and the person takes control
+// again and answers.
+func TestAskOutlivesControl(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, sharedBrowser(t), Options{})
+	agent := connect(t, s, "")
+	anna := person(t, s, "anna")
+	answer := asks(t, s, map[string]any{"instructions": "log in", "timeoutMs": 7_200_000})
+	anna.event("Btools.asked", "log in")
+	anna.take("anna-anna-anna-anna")
+	s.lock.mu.Lock()
+	s.lock.hold.Use(time.Now().Add(-time.Hour)) // it was awake
+	s.lock.mu.Unlock()
+	s.lock.end()
+	agent.must("", "Target.getTargets", nil)
+	if got := string(anna.call("", "Btools.give", nil)); !strings.Contains(got, "do not have control") {
+		t.Errorf("she gives back: %s", got)
+	}
+	anna.take("anna-anna-anna-anna")
+	anna.must("", "Btools.give", map[string]any{"note": "awake"})
+	if got := <-answer; !strings.Contains(got, `"note":"awake"`) {
+		t.Errorf("the client gets %s", got)
+	}
 }

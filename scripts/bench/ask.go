@@ -66,7 +66,7 @@ func (a *asking) done() float64 {
 	return now()
 }
 
-// now is the time in ms since 1970, as pages have it.
+// now returns the time in ms since 1970, as pages have it.
 func now() float64 { return float64(time.Now().UnixMicro()) / 1000 }
 
 // person connects to a session as its person, as the page does.
