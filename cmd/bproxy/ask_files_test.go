@@ -33,6 +33,7 @@ const telling = `<!doctype html><title>Shop</title><body style="background: #fff
 		document.body.style.background = "#0f0";
 		console.log("typed", v, {v}); console.error(new Error(v)); document.title = v; document.cookie = "v=" + v;
 		history.replaceState({}, "", "/page/" + v); localStorage.v = v; setTimeout(() => { throw new Error(v) }, 0);
+		const a = document.createElement("a"); a.href = "/post/" + v; a.download = "file.txt"; a.click();
 		open++;
 		fetch("/post/" + v, {method: "POST", body: v, headers: {"X-V": v}}).finally(() => { open-- });
 	};
@@ -122,7 +123,12 @@ func typeInPrivate(t *testing.T, w *cmdtest.World, p *cmdtest.Proxy, session, si
 	if got := mine("Runtime.evaluate", map[string]any{"expression": "pass.value"}); !strings.Contains(got, secret) {
 		t.Fatalf("typed is %s", got)
 	}
-	cmdtest.WriteFile(t, out+"/list-"+session, w.Run("bproxy", "session", "list").Out+w.Run("bproxy", "status").Out)
+	got := w.Run("bproxy", "downloads", session, "--wait")
+	if got.Code != 0 || !strings.Contains(got.Out, `"url":"`+site+`/"`) {
+		t.Errorf("the downloads are %+v", got)
+	}
+	cmdtest.WriteFile(t, out+"/list-"+session, got.Out+w.Run("bproxy", "session", "list").Out+
+		w.Run("bproxy", "status").Out)
 	cmdtest.Until(t, "the page has told all", func() bool {
 		return strings.Contains(mine("Runtime.evaluate", map[string]any{"expression": "open"}), `"value":0`)
 	})

@@ -274,7 +274,11 @@ func (dt *downloadTable) assignLocked(guid string, owned bool, context string) {
 	}
 	d.owned, d.context = true, context
 	dt.s.clients.notifyDownloadLocked("Browser.downloadWillBegin", d.begun)
-	if dt.s.options.keepsDownloads() && !dt.s.options.Files.Begin(guid, jsonrpc.GetString(d.begun, "url"),
+	url := jsonrpc.GetString(d.begun, "url")
+	if dt.s.lock.hides.Load() {
+		url = policy.Origin(url)
+	}
+	if dt.s.options.keepsDownloads() && !dt.s.options.Files.Begin(guid, url,
 		jsonrpc.GetString(d.begun, "suggestedFilename")) {
 		dt.stopLocked(guid, d)
 	}
