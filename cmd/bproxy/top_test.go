@@ -345,7 +345,6 @@ func TestTopSignals(t *testing.T) {
 	}
 
 	term := play(t, 80, 24)
-	before := term.modes()
 	shell := w.Cmd("bash", "--norc", "-i")
 	term.run(shell, "PS1=prompt ")
 	term.has("the shell", "prompt")
@@ -355,7 +354,6 @@ func TestTopSignals(t *testing.T) {
 	term.press("\x1a")
 	term.until("it is stopped", func() bool { return !term.other && !term.hidden })
 	term.press("stty echo; stty -a | tr -d '\\n'; echo; fg\n")
-	_ = before
 	term.until("it is back", func() bool { return term.other })
 	term.has("the session again", `shop`)
 	term.press("q")
@@ -377,7 +375,7 @@ func TestTopSizes(t *testing.T) {
 	}
 	term := play(t, 20, 5)
 	top := term.run(w.Cmd("bproxy", "top"), "NO_COLOR=1")
-	term.has("two rows", `^4 sessions *\nSESSION *\nshop-0 *\nshop-1 *\n↑↓ select`)
+	term.has("two rows", `^4 sessions *\nSESSION *\nshop-0 *\nshop-1 *\nq quit`)
 	term.press("jj\x1b[B")
 	term.has("the last ones", `\nshop-2 *\nshop-3 *\n`)
 	term.press("\r\x1bk/x\x7f\x1b")

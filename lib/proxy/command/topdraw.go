@@ -255,10 +255,12 @@ func (t *top) lastLine() string {
 	case t.watched == nil && t.at < len(t.shown) && t.shown[t.at].Ask != nil:
 		ask := t.shown[t.at].Ask
 		return cmp.Or(ask.By, "the agent") + " asks: " + ask.Instructions
+	case len(t.all) == 0:
+		return "q quit · bproxy share, bmcp and bpool serve with ISOLATION=context have sessions"
 	case t.watched != nil:
-		return "Esc list · o page · t take over · g give back · q quit"
+		return "q quit · Esc list · o page · t take over · g give back"
 	}
-	return "↑↓ select · Enter picture · o page · t take over · g give back · / filter · r refresh · q quit"
+	return "q quit · ↑↓ select · Enter picture · o page · t take over · g give back · / filter · r refresh"
 }
 
 // watch takes a picture of a session each second, if the terminal shows any.
