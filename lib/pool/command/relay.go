@@ -48,19 +48,25 @@ func (h *handler) hasLeft() bool {
 	}
 }
 
-// former returns the retired processes of this service, the oldest first.
-func (h *handler) former() (all []state.PoolService) {
+// former returns the retired processes of this service, the oldest first. Those that live are remembered: the state
+// file may be lost.
+func (h *handler) former() []state.PoolService {
 	if h.store == nil || h.hasLeft() {
 		return nil
 	}
-	if f, err := h.store.Read(); err == nil {
-		for _, p := range f.Pools {
-			if p.Former == h.path && p.Process != proc.Self() && p.Process.Alive() {
-				all = append(all, p)
-			}
-		}
+	f, err := h.store.Read()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		listed := slices.DeleteFunc(f.Pools, func(p state.PoolService) bool {
+			return p.Former != h.path || p.Process == proc.Self()
+		})
+		h.known = append(slices.DeleteFunc(h.known, func(old state.PoolService) bool {
+			return slices.ContainsFunc(listed, func(p state.PoolService) bool { return p.Process == old.Process })
+		}), listed...)
 	}
-	return all
+	h.known = slices.DeleteFunc(h.known, func(p state.PoolService) bool { return !p.Process.Alive() })
+	return slices.Clone(h.known)
 }
 
 // others returns the processes that may have a lease which this one has not.

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -60,6 +61,12 @@ func TestHoldOfARetiredProcess(t *testing.T) {
 		if held := h.holdElsewhere(ctx, p); len(held.Gone)+len(held.Unheard) > 0 {
 			t.Errorf("the retired process has the lease; %s: %+v", name, held)
 		}
+	}
+	if err := os.Remove(dir + "/state.json"); err != nil {
+		t.Fatal(err)
+	}
+	if held := service.holdElsewhere(ctx, p); len(held.Gone)+len(held.Unheard) > 0 {
+		t.Errorf("the state file is lost: %+v", held)
 	}
 	list("/nobody")
 	for name, h := range map[string]*handler{"the service": service, "one replaced just now": replaced} {

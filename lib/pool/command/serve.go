@@ -451,6 +451,9 @@ type handler struct {
 	entry    func() state.PoolService // of this process in the state file
 	// retired is the control socket of a service that has a successor; nil: it has none.
 	retired atomic.Pointer[string]
+
+	mu    sync.Mutex
+	known []state.PoolService // retired processes before this one
 }
 
 // methods are those of the control socket.
