@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"image/jpeg"
 	"io"
@@ -135,8 +136,16 @@ func typeInPrivate(t *testing.T, w *cmdtest.World, p *cmdtest.Proxy, session, si
 	time.Sleep(300 * time.Millisecond) // a film would have a frame
 	mine("Runtime.evaluate", map[string]any{"expression": "wipe()"})
 	x.ask("Btools.give", nil)
-	agent.eval(`fetch("/after"); console.log("afterwards"); document.title = "After"`)
-	said("bproxy cast", &casts, "in private")
+	agent.eval(`(async () => { console.log("afterwards"); document.title = "After";
+		await (await fetch("/after")).text() })()`)
+	var recorded struct{ Path string }
+	json.Unmarshal([]byte(records.String()), &recorded)
+	for file, want := range map[string]string{"console.txt": "afterwards", "trace.jsonl": "/after"} {
+		cmdtest.Until(t, "the evidence has what comes afterwards", func() bool {
+			b, _ := os.ReadFile(recorded.Path + "/" + file)
+			return strings.Contains(string(b), want)
+		})
+	}
 	in.Close()
 	record.Wait()
 	cast.Process.Signal(syscall.SIGINT)
