@@ -3,13 +3,18 @@
 package main_test
 
 import (
+	"bufio"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"btools/lib/cmdtest"
+	"btools/lib/virtual/chrometest"
 )
 
 // kindsOfInput are what a person does with a page, each as a person does it.
@@ -73,6 +78,24 @@ endstream endobj
 trailer<</Root 1 0 R>>
 %%EOF
 `
+
+// viewedSite serves viewedPage.
+func viewedSite(t *testing.T) (url string) {
+	t.Helper()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch w.Header().Set("Content-Type", "text/html"); r.URL.Path {
+		case "/other":
+			fmt.Fprint(w, "<title>Other</title>")
+		case "/manual.pdf":
+			w.Header().Set("Content-Type", "application/pdf")
+			w.Write([]byte(redPDF))
+		default:
+			fmt.Fprint(w, viewedPage)
+		}
+	}))
+	t.Cleanup(site.Close)
+	return site.URL
+}
 
 // in returns a person of whom another test hears.
 func (p person) in(t *testing.T) person {
@@ -369,4 +392,68 @@ func usePDF(x person) {
 		return string(got) == redPDF
 	})
 	x.until("it is offered no more", "!"+offered)
+}
+
+// A client that answers choosers, and intercepts drags, gets none of a person's, who is not disturbed by it, even if it
+// drags something at the take-over; afterwards it goes on as before.
+func TestViewIntercepts(t *testing.T) {
+	t.Parallel()
+	site := viewedSite(t)
+	w := cmdtest.New(t)
+	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
+	viewer, _ := chrometest.StartShellOnPort(t)
+	p := w.Proxy("share", "--browser", "chromium")
+	for _, which := range []string{"playwright", "puppeteer"} {
+		t.Run(which, func(t *testing.T) {
+			agent := openSession(t, p, which, site)
+			agent.until("the page is there", "window.log && document.readyState === 'complete'")
+			c := w.Cmd("node", filepath.Join(cmdtest.Clients(t), "intercepts.mjs"), which, p.URL+"/session/"+which)
+			c.Env = slices.Concat(c.Env, []string{"HOME=" + w.Dir})
+			var errs cmdtest.SyncBuffer
+			c.Stderr = &errs
+			in, err := c.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(cmdtest.StartRead(t, c))
+			says := func(want string) {
+				t.Helper()
+				if !lines.Scan() || lines.Text() != want {
+					c.Wait()
+					t.Fatalf("it says %q, not %q\n%s", lines.Text(), want, errs.String())
+				}
+			}
+			says("ready")
+			x := openPerson(t, w, viewer, which, agent)
+			x.take()
+			agent.eval("log = []")
+			x.clickOn("#buy", "left", 1)
+			x.causes("click buy")
+			x.dragTo("#item", "#cart")
+			x.causes("drop an item")
+			bx, by := x.place("#buy")
+			x.finger("touchStart", bx, by)
+			x.finger("touchEnd")
+			x.causes("touchend buy")
+			x.call("Page.setInterceptFileChooserDialog", map[string]any{"enabled": true}, nil)
+			x.clickOn("#files", "left", 1)
+			mine := t.TempDir() + "/mine.txt"
+			if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			x.chooses(mine)
+			x.causes("change files untrusted")
+			x.press("Give back")
+			x.until("the agent goes on", `document.querySelector(".live").textContent === "The agent goes on."`)
+			if got := agent.eval(`[...document.querySelector("#files").files].map((f) => f.name).join() + " " +
+				log.filter((l) => l.startsWith("drop") || l.startsWith("change")).join()`); got !=
+				"mine.txt drop an item,change files untrusted" {
+				t.Errorf("what the person has done is %v", got)
+			}
+			fmt.Fprintln(in)
+			says("done")
+			x.call("Page.close", nil, nil)
+		})
+	}
+	p.Stop()
 }

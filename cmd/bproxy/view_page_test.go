@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -234,18 +232,7 @@ func (p person) clickOn(selector, button string, count int) {
 // A person uses the page of a session with the mouse and the keyboard as they would use the browser itself.
 func TestViewPage(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch w.Header().Set("Content-Type", "text/html"); r.URL.Path {
-		case "/other":
-			fmt.Fprint(w, "<title>Other</title>")
-		case "/manual.pdf":
-			w.Header().Set("Content-Type", "application/pdf")
-			w.Write([]byte(redPDF))
-		default:
-			fmt.Fprint(w, viewedPage)
-		}
-	}))
-	t.Cleanup(site.Close)
+	site := viewedSite(t)
 	w := cmdtest.New(t)
 	t.Cleanup(func() { w.Run("bproxy", "view", "--stop").Exits(t, 0, "") })
 	viewer, _ := chrometest.StartShellOnPort(t)
@@ -255,7 +242,7 @@ func TestViewPage(t *testing.T) {
 		p := w.Proxy("share", "--browser", browser)
 		t.Run(browser, func(t *testing.T) {
 			session := "in-" + browser
-			agent := openSession(t, p, session, site.URL)
+			agent := openSession(t, p, session, site)
 			agent.until("the page is there", "window.log && document.readyState === 'complete'")
 			x := openPerson(t, w, viewer, session, agent)
 			if got := x.eval("location.hash"); got != "#/"+session {
