@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -23,6 +24,10 @@ var hostile = []struct {
 		<iframe src="http://localhost:PORT/between" width="600" height="200" style="position: absolute; top: 600px;
 			left: 40px; border: 7px solid"></iframe>
 		<script>onmessage = (e) => { window.got = (window.got ?? "") + e.data }; scrollTo(0, 500)</script>`, useFrame},
+	{"files and drags in a frame of another site", `<body style="margin: 0">
+		<iframe src="http://localhost:PORT/asks" width="600" height="300" style="position: absolute; top: 100px;
+			left: 40px; border: 0"></iframe>
+		<script>window.got = ""; onmessage = (e) => { got += e.data + " " }</script>`, useAskingFrame},
 	{"select of 10,000 options", `<select id="big" style="width: 300px; margin-top: 700px"></select>
 		<p style="height: 3000px"></p>
 		<script>for (let i = 0; i < 10000; i++) big.append(new Option("Option " + i)); scrollTo(0, 500)</script>`,
@@ -42,12 +47,33 @@ var hostile = []struct {
 	{"middle click", `<input id="from" value="selected"><p><input id="to"></p><p><a id="link" href="/other"
 		target="_blank">other</a></p>`, useMiddleClick},
 	{"keys", `<input id="field">`, useKeys},
+	{"chooser when control is given back", `<input type="file" id="file">`, func(t *testing.T, x person, _ string) {
+		useChooserAfterwards(t, x, func() { x.press("Give back") })
+	}},
+	{"chooser when control ends", `<input type="file" id="file">`, func(t *testing.T, x person, _ string) {
+		useChooserAfterwards(t, x, func() {
+			x.eval("window.old = " + lastSocket + `; old.send('{"id":1000000,"method":"Btools.give"}')`)
+			x.until("the page connects again", "old !== "+lastSocket)
+		})
+	}},
 	{"lost connection", `<button id="button"></button>`, useLostConnection},
 }
 
 // between is a page in a frame that has a frame of a third site.
 const between = `<body style="margin: 0"><iframe src="http://inner.localhost:PORT/framed" width="500" height="150"
 	style="margin: 20px; border: 0">`
+
+// asks is a page in a frame that asks for a file and has something to drag.
+const asks = `<body style="margin: 0"><style>* { position: absolute; left: 0; width: 200px; height: 60px }</style>
+	<input type="file" id="file"><div id="item" draggable="true" style="top: 100px">item</div>
+	<div id="cart" style="top: 200px">cart</div>
+	<script>const tell = (what) => top.postMessage(what, "*");
+	file.onchange = async () => tell(file.files[0].name + ":" + await file.files[0].text());
+	file.oncancel = (e) => tell("canceled" + (e.isTrusted ? "" : "?"));
+	item.ondragstart = (e) => e.dataTransfer.setData("text/plain", "item");
+	cart.ondragover = (e) => e.preventDefault();
+	cart.ondrop = (e) => { e.preventDefault(); tell("dropped:" + e.dataTransfer.getData("text/plain")) };
+	tell("ready")</script>`
 
 // framed is the page in it. It is scrolled, and tells the page that it is in of the input.
 const framed = `<body style="margin: 0; height: 3000px"><select id="list" style="position: absolute; left: 20px;
@@ -69,7 +95,8 @@ func TestViewHostile(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		page := map[string]string{"/between": between, "/framed": framed, "/other": "<title>Other</title>"}[r.URL.Path]
+		page := map[string]string{"/between": between, "/framed": framed, "/asks": asks,
+			"/other": "<title>Other</title>"}[r.URL.Path]
 		for _, c := range hostile {
 			if r.URL.Path == "/"+strings.ReplaceAll(c.name, " ", "-") {
 				page = c.page + counted
@@ -147,6 +174,53 @@ func useFrame(_ *testing.T, x person, _ string) {
 		x.agent.until(option+" is chosen once", fmt.Sprintf(`window.got?.endsWith("%s.")`, option))
 	}
 	x.agent.until("nothing else is chosen", `window.got === "Croatia.Belgium."`)
+}
+
+func useAskingFrame(t *testing.T, x person, _ string) {
+	x.agent.until("the frame is there", `got === "ready "`)
+	x.take()
+	x.call("Page.setInterceptFileChooserDialog", map[string]any{"enabled": true}, nil)
+	file := t.TempDir() + "/a.txt"
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fx, fy := x.at(40+50, 100+30)
+	cmdtest.Until(t, "the origin of the frame is told", func() bool {
+		x.click(fx, fy, "left", 1) // the frame has been found some milliseconds after the take
+		return x.eval(`document.querySelector(".dialog h2")?.textContent.startsWith("http://localhost")`) == true
+	})
+	x.chooses(file)
+	x.agent.until("the frame has the file", `got.endsWith(" a.txt:text ")`)
+	x.click(fx, fy, "left", 1)
+	x.until("it asks again", chooser)
+	x.press("Cancel")
+	x.agent.until("the frame is told", `got.endsWith(" canceled ")`)
+	ix, iy := x.at(40+50, 100+130)
+	cx, cy := x.at(40+50, 100+230)
+	x.hold(ix, iy, cx, cy)
+	x.mouse("mouseReleased", cx, cy, map[string]any{"button": "left", "clickCount": 1})
+	x.agent.until("it is dropped", `got.endsWith(" dropped:item ")`)
+}
+
+// useChooserAfterwards has control end, after which what the agent opens does not come to the person.
+func useChooserAfterwards(t *testing.T, x person, end func()) {
+	x.call("Page.setInterceptFileChooserDialog", map[string]any{"enabled": true}, nil)
+	x.take()
+	x.clickOn("#file", "left", 1)
+	x.until("the page asks the person", chooser)
+	end()
+	x.until("control has ended", `document.querySelector(".live").textContent === "The agent goes on." && !`+chooser)
+	x.until("the page is connected", `document.querySelector(".box input")`)
+	x.eval("window.last = " + lastSocket + `; window.heard = [];
+		last.addEventListener("message", (e) => heard.push(...e.data.match(/fileChooserOpened|"id":1000001/) ?? []))`)
+	x.agent.call("Page.setInterceptFileChooserDialog", map[string]any{"enabled": true, "cancel": true}, nil)
+	x.agent.eval(`window.canceled = 0; file.oncancel = () => canceled++; file.click()`)
+	x.agent.until("the agent opens a chooser", "canceled === 1")
+	x.eval(`last.send('{"id":1000001,"method":"Browser.getVersion"}')`)
+	x.until("the person has heard all", "heard.length")
+	if got := x.eval("heard[0]"); got != `"id":1000001` {
+		t.Errorf("the person hears of the agent's files: %v", got)
+	}
 }
 
 func useManyOptions(_ *testing.T, x person, _ string) {

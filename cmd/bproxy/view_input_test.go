@@ -127,16 +127,15 @@ func (p person) emptyName() {
 // dragTo moves an element of the page to another one.
 func (p person) dragTo(from, to string) {
 	p.t.Helper()
-	p.hold(from, to)
-	x, y := p.place(to)
-	p.mouse("mouseReleased", x, y, map[string]any{"button": "left", "clickCount": 1})
-}
-
-// hold does what dragTo does, without the end.
-func (p person) hold(from, to string) {
-	p.t.Helper()
 	x, y := p.place(from)
 	tx, ty := p.place(to)
+	p.hold(x, y, tx, ty)
+	p.mouse("mouseReleased", tx, ty, map[string]any{"button": "left", "clickCount": 1})
+}
+
+// hold moves the mouse from a place on the screen to another one, with its button held down.
+func (p person) hold(x, y, tx, ty float64) {
+	p.t.Helper()
 	p.mouse("mouseMoved", x, y, nil)
 	p.mouse("mousePressed", x, y, map[string]any{"button": "left", "clickCount": 1})
 	const steps = 5
@@ -252,14 +251,15 @@ func useDrag(x person) {
 	}
 	x.clickOn("#buy", "left", 1) // else the next press is a double one
 	x.agent.eval("log = []")
-	x.hold("#item", "#cart")
+	ix, iy := x.place("#item")
+	cx, cy := x.place("#cart")
+	x.hold(ix, iy, cx, cy)
 	x.causes("dragenter cart")
 	x.key("Escape", "Escape", 27, 0)
 	x.causes("dragend item")
 	if got := x.agent.eval(`log.join()`); strings.Contains(got.(string), "drop") {
 		x.t.Errorf("what the person has cancelled is dropped: %v", got)
 	}
-	cx, cy := x.place("#cart")
 	x.mouse("mouseReleased", cx, cy, map[string]any{"button": "left", "clickCount": 1})
 	x.clickOn("#buy", "left", 1)
 	x.causes("click buy")
@@ -432,8 +432,8 @@ func TestViewIntercepts(t *testing.T) {
 			x.dragTo("#item", "#cart")
 			x.causes("drop an item")
 			bx, by := x.place("#buy")
-			x.finger("touchStart", bx, by)
-			x.finger("touchEnd")
+			x.fingers("touchStart", [2]float64{bx, by})
+			x.fingers("touchEnd")
 			x.causes("touchend buy")
 			x.call("Page.setInterceptFileChooserDialog", map[string]any{"enabled": true}, nil)
 			x.clickOn("#files", "left", 1)
