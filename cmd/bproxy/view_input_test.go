@@ -335,13 +335,18 @@ func useDialog(x person) {
 }
 
 func useCursor(x person) {
-	for place, cursor := range map[string]string{"#link": "pointer", "#name": "text"} {
-		cmdtest.Until(x.t, "the cursor is a "+cursor, func() bool { // it is asked for ten times a second at most
-			px, py := x.place(place)
-			x.mouse("mouseMoved", px, py, nil)
-			return x.eval(`document.querySelector(".hand").style.cursor`) == cursor
-		})
-	}
+	x.sees("#link", "pointer")
+	x.sees("#name", "text")
+}
+
+// sees moves the mouse over an element until the person sees a cursor, which is asked for ten times a second at most.
+func (p person) sees(element, cursor string) {
+	p.t.Helper()
+	cmdtest.Until(p.t, "the cursor is "+cursor, func() bool {
+		x, y := p.place(element)
+		p.mouse("mouseMoved", x, y, nil)
+		return p.eval(`document.querySelector(".hand").style.cursor`) == cursor
+	})
 }
 
 func useClipboard(x person) {
@@ -369,6 +374,7 @@ func usePopups(x person) {
 		document.querySelector(".tab:last-of-type button[aria-pressed=true]")?.textContent.trim() === "Other"`)
 	x.press("Close Other")
 	x.until("a tab is closed", `document.querySelectorAll(".tab").length === 1`)
+	useCursor(x) // the view is back
 }
 
 // usePDF sees a document, or saves it where the browser cannot show it.
