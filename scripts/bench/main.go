@@ -59,6 +59,7 @@ var cases = []Case{
 	{"virtual idle", "20 idle sessions with an animated page", idleSessions},
 	{"view presses", "a press on the page of bproxy view", pressesOnPages},
 	{"view bursts", "the page of bproxy view after a burst", bursts},
+	{"view input", "kinds of input on the page of bproxy view", kindsOfInput},
 	{"view tiles", "the tiles of bproxy view", tiles},
 	{"view beside", "a session beside the page of bproxy view", besideViews},
 	{"ask shown", "asks on the page of bproxy view", asksOnPage},

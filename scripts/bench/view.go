@@ -263,6 +263,18 @@ func pressesOnPages(b *bench) {
 	row("the same: view ÷ bare", "≥ 0.8", "%.2f", drawn/cast)
 }
 
+// kindsOfInput counts the kinds of input that a page gets by the page of bproxy view, which are the parts of a test.
+func kindsOfInput(*bench) {
+	c := command("go", "test", "-v", "-vet=off", "-trimpath", "-tags", "urfave_cli_no_docs", "-count=1", "-run",
+		"^TestViewPage$", "btools/cmd/bproxy")
+	c.Env = append(c.Env, "BTOOLS_TEST_BIN="+bin, "CGO_ENABLED=0")
+	out, _ := c.Output() // one that fails is not counted
+	for _, browser := range []string{"chrome-headless-shell", "chromium"} {
+		row("view: kinds of input in "+browser, "16", "%d", strings.Count(string(out),
+			"--- PASS: TestViewPage/"+browser+"/"))
+	}
+}
+
 // bursts measures how long after the last change of a page its state is on the screen.
 func bursts(b *bench) {
 	const n = 200
