@@ -351,13 +351,17 @@ func TestTopSignals(t *testing.T) {
 	term.press("stty -echo; bproxy top\n")
 	term.until("it has the terminal", func() bool { return term.other })
 	term.has("the session", `shop`)
+	// Until the shell asks for the next command, top may read what is typed.
+	prompts := term.count("prompt ")
+	asks := func() bool { return !term.other && !term.hidden && term.count("prompt ") > prompts }
 	term.press("\x1a")
-	term.until("it is stopped", func() bool { return !term.other && !term.hidden })
+	term.until("it is stopped", asks)
 	term.press("stty echo; stty -a | tr -d '\\n'; echo; fg\n")
 	term.until("it is back", func() bool { return term.other })
 	term.has("the session again", `shop`)
+	prompts = term.count("prompt ")
 	term.press("q")
-	term.until("it has ended", func() bool { return !term.other })
+	term.until("it has ended", asks)
 	term.press("exit\n")
 	shell.Wait()
 	if term.count(" icanon ") == 0 {

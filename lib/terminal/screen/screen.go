@@ -40,10 +40,12 @@ const (
 func Open(in, out *os.File) (*Screen, error) {
 	s := &Screen{in: in, out: out, keys: make(chan string), changed: make(chan struct{}, 1),
 		closed: make(chan struct{})}
+	signals := notify() // before the terminal is ours: else one that stops this process would leave it so
+	s.Go(func() { s.watch(signals) })
 	if err := s.enter(); err != nil {
+		s.Close()
 		return nil, fmt.Errorf("cannot use the terminal: %w", err)
 	}
-	s.Go(s.watch)
 	s.Go(s.read)
 	return s, nil
 }

@@ -5,7 +5,6 @@ package screen
 import (
 	"os"
 	"os/signal"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,13 +42,15 @@ func sizeOf(out *os.File) Size {
 	return Size{int(w.Col), int(w.Row), int(w.Xpixel / w.Col), int(w.Ypixel / w.Row)}
 }
 
-// stopTime is how long it may take until a signal stops this process. A process without a shell does not stop.
-const stopTime = 50 * time.Millisecond
-
-// watch gives the terminal back for as long as this process is stopped, and before what ends it with a trace.
-func (s *Screen) watch() {
+// notify returns a channel of the signals that watch needs.
+func notify() chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP, unix.SIGQUIT)
+	return signals
+}
+
+// watch gives the terminal back for as long as this process is stopped, and before what ends it with a trace.
+func (s *Screen) watch(signals chan os.Signal) {
 	defer signal.Stop(signals)
 	for {
 		var got os.Signal
@@ -61,8 +62,7 @@ func (s *Screen) watch() {
 		switch got {
 		case unix.SIGTSTP:
 			s.leave()
-			unix.Kill(unix.Getpid(), unix.SIGTTOU) // Go has TSTP do nothing once it has been asked for
-			time.Sleep(stopTime)
+			stop()
 		case unix.SIGQUIT:
 			s.leave()
 			signal.Reset(got)

@@ -39,5 +39,8 @@ func sizeOf(out *os.File) Size {
 	return Size{Width: int(info.Window.Right-info.Window.Left) + 1, Height: int(info.Window.Bottom-info.Window.Top) + 1}
 }
 
-// watch does nothing: a console tells no change by a signal.
-func (s *Screen) watch() {}
+// notify returns nil: a console tells no change by a signal.
+func notify() chan os.Signal { return nil }
+
+// watch does nothing.
+func (s *Screen) watch(chan os.Signal) {}
