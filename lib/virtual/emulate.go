@@ -122,14 +122,15 @@ func (e *emulated) sendLocked(session, typ string, c emulate.Command, done func(
 // beginLocked makes a new page or part of one emulate what the session does, and calls done when
 // it does so, or cannot.
 func (e *emulated) beginLocked(own, typ string, done func()) {
-	left := slices.Concat(e.commands, e.s.options.initScripts(), e.attachPartsLocked())
-	for i, c := range left {
+	all := slices.Concat(e.commands, e.s.options.initScripts(), e.attachPartsLocked())
+	left := len(all) // the answers to a worker come in another order: some are of Chrome's own process
+	for _, c := range all {
 		e.sendLocked(own, typ, c, func(err error) {
 			if err != nil && e.fault == nil {
 				e.fault = err
 				e.s.browser.log.Warn("a page is not as its session wants it", "error", err)
 			}
-			if i == len(left)-1 {
+			if left--; left == 0 {
 				done()
 			}
 		})
