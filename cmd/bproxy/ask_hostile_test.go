@@ -33,7 +33,7 @@ func TestAskPhishes(t *testing.T) {
 	agent := openSession(t, p, "shop", "http://bank.example@аpple.localhost:"+port) // with a Cyrillic letter
 	agent.until("the page is there", `document.querySelector("h1")`)
 	const real = "http://xn--pple-43d.localhost:"
-	w.Run("bproxy", "ask", "shop", strings.Repeat("x", 100_000), "--no-open").Exits(t, 1, "up to 2048 bytes")
+	w.Run("bproxy", "ask", "shop", strings.Repeat("x", 100_000), "--no-open").Exits(t, 64, "up to 2048 bytes")
 	grid := openTab(t, viewer, strings.TrimSpace(w.Run("bproxy", "view", "--no-open").Out), 360)
 	grid.until("the session is there", `document.querySelector(".tile canvas")?.width > 16`)
 	grid.eval(`Object.defineProperty(document, "hidden", {value: true});

@@ -110,6 +110,7 @@ func TestAskRefuses(t *testing.T) {
 	t.Parallel()
 	w := cmdtest.New(t)
 	w.Run("bproxy", "ask", "shop").Exits(t, 64, "name the session and what to do")
+	w.Run("bproxy", "ask", "shop", "").Exits(t, 64, "what to do is a text")
 	w.Run("bproxy", "ask", "shop", "log in", "--until", "login").Exits(t, 64, "url=GLOB")
 	w.Run("bproxy", "ask", "shop", "log in").Exits(t, 69, `no program has a session "shop"`)
 	p := w.Proxy("share")

@@ -39,6 +39,10 @@ func Ask(c *cli.Context) error {
 	if len(args) != 2 {
 		return c.UsageError("name the session and what to do: bproxy ask SESSION 'Log in to shop'")
 	}
+	if n := len(args[1]); n == 0 || n > takeover.MaxInstructions {
+		return c.UsageError("what to do is a text of up to %d bytes for a person, not of %d", takeover.MaxInstructions,
+			n)
+	}
 	if err := flags.CheckDurations(c, "timeout"); err != nil {
 		return err
 	}
